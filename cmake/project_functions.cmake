@@ -1,0 +1,53 @@
+# One function per kind of target, so that a CMakeLists.txt of a layer is a list of names.
+
+# plimsoll_layer(NAME base PUBLIC plimsoll::layout PRIVATE hdf5::hdf5)
+# makes the shared library plimsoll_<NAME> of all .cpp and .hpp files in and below the calling folder; PUBLIC names layers
+# or imported targets that its headers use.
+function(plimsoll_layer)
+    cmake_parse_arguments(ARG "" "NAME" "PUBLIC;PRIVATE" ${ARGN})
+    set(target plimsoll_${ARG_NAME})
+    file(GLOB_RECURSE ARG_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+    file(GLOB_RECURSE ARG_HEADERS CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.hpp)
+    add_library(${target} SHARED ${ARG_SOURCES})
+    set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
+    add_library(plimsoll::${ARG_NAME} ALIAS ${target})
+    target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/libcommon
+                                    FILES ${ARG_HEADERS})
+    target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/libcommon>
+                                                $<INSTALL_INTERFACE:include/plimsoll>)
+    target_link_libraries(${target} PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE} plimsoll_warnings)
+    set_target_properties(${target} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
+    install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime)
+endfunction()
+
+# plimsoll_tool(NAME shard LINK plimsoll::io) builds tools/<NAME>/*.cpp into plimsoll-<NAME>.
+function(plimsoll_tool)
+    cmake_parse_arguments(ARG "" "NAME" "LINK" ${ARGN})
+    set(target plimsoll-${ARG_NAME})
+    file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tools/${ARG_NAME}/*.cpp)
+    add_executable(${target} ${sources})
+    target_link_libraries(${target} PRIVATE ${ARG_LINK} plimsoll_warnings)
+    install(TARGETS ${target} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
+endfunction()
+
+# plimsoll_test(NAME base LABEL unit LINK plimsoll::base) registers one GoogleTest binary <LABEL>_<NAME> of all *_test.cpp in
+# the folder NAME below the calling one. Zero tests run is a failure (tests/support/test_main.cpp).
+function(plimsoll_test)
+    cmake_parse_arguments(ARG "" "NAME;LABEL;TIMEOUT" "LINK;ENVIRONMENT" ${ARGN})
+    file(GLOB ARG_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_NAME}/*_test.cpp)
+    if(NOT ARG_SOURCES)
+        message(FATAL_ERROR "no *_test.cpp in ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_NAME}")
+    endif()
+    if(NOT ARG_TIMEOUT)
+        set(ARG_TIMEOUT 120)
+    endif()
+    set(target ${ARG_LABEL}_${ARG_NAME})
+    add_executable(${target} ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/tests/support/test_main.cpp)
+    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+    target_link_libraries(${target} PRIVATE ${ARG_LINK} GTest::gtest plimsoll_warnings)
+    target_compile_definitions(${target} PRIVATE
+        PLIMSOLL_SOURCE_DIR="${PROJECT_SOURCE_DIR}" PLIMSOLL_BINARY_DIR="${PROJECT_BINARY_DIR}")
+    add_test(NAME ${target} COMMAND ${target})
+    set_tests_properties(${target} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT}
+                         ENVIRONMENT "${ARG_ENVIRONMENT}")
+endfunction()

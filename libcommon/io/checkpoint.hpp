@@ -1,0 +1,154 @@
+#pragma once
+/// Checkpoints: one directory per committed step, layout-free canonical tensors in HDF5 shard files
+/// (docs/checkpoint_format.md). What is visible is complete: a crash at any instant leaves the newest committed step loadable.
+///
+/// Writing, on one thread of each writing rank:
+///     CheckpointWriter writer(root, meta, plan);            // makes root/.tmp_step_N.<uuid>/ and its files
+///     for (...) writer.write(state, tensor, box, data);     // pwrite at the dataset's offset, CRC and digest as it passes
+///     writer.commit();                                      // index, manifest, COMMIT, rename, latest; then retention
+/// A writer that is destroyed without commit() removes its temporary directory.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/dtype.hpp"
+#include "layout/flat_layout.hpp"
+
+namespace plimsoll
+{
+
+/// Names of states are paths in the file: model, optim/master, optim/exp_avg, optim/exp_avg_sq.
+enum class CheckpointState : std::uint8_t
+{
+    model = 0,
+    master = 1,
+    exp_avg = 2,
+    exp_avg_sq = 3,
+};
+const char* checkpoint_state_path(CheckpointState state);
+
+/// A group of parameters with common optimizer settings. Keyed by name, never by position.
+struct OptimizerGroup
+{
+    std::string name; ///< "decay", "no_decay"
+    double lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
+    std::int64_t step = 0; ///< Adam's t
+    std::vector<std::string> tensors;
+};
+
+/// Layout-free scalars of a run, the same on all ranks.
+struct TrainerState
+{
+    std::int64_t step = 0;
+    std::int64_t consumed_samples = 0;
+    std::int64_t consumed_tokens = 0;
+    std::uint64_t seed = 0;
+    std::string data_order;        ///< version of the order, e.g. "feistel8-v1"
+    std::string plan_hash;         ///< TokenOrder's hash of shards, seq_len, ...
+    std::string tokenizer;         ///< fingerprint
+    std::vector<OptimizerGroup> groups;
+};
+
+struct CheckpointMeta
+{
+    TrainerState trainer;
+    std::string model_config;      ///< config.json text
+    std::string model_fingerprint; ///< model_spec.hpp
+    std::string layout_note;       ///< "tp 1 pp 1 dp 1 zero 0", informative: readers trust boxes only
+    std::string run_ini;           ///< resolved run file of the writing run
+    std::string precision;         ///< fp32, fp64
+};
+
+/// A canonical tensor of the checkpoint in one state.
+struct CheckpointTensor
+{
+    CheckpointState state = CheckpointState::model;
+    std::string name;
+    Dtype dtype = Dtype::f32;
+    std::vector<std::int64_t> shape; ///< global
+};
+
+/// A box that one writer will write.
+struct CheckpointBox
+{
+    CheckpointTensor tensor;
+    Box box;
+};
+
+struct SavedStep
+{
+    std::string path;
+    std::int64_t bytes = 0; ///< of all files
+};
+
+class CheckpointWriter
+{
+  public:
+    /// @throws IoError when the free space is below the planned bytes x 1.02, naming both.
+    CheckpointWriter(std::string root, CheckpointMeta meta, std::vector<CheckpointBox> boxes);
+    ~CheckpointWriter();
+    CheckpointWriter(const CheckpointWriter&) = delete;
+    CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+
+    /// `data`: the box in C order, box elements x dtype bytes. Each planned box exactly once.
+    void write(CheckpointState state, const std::string& tensor, const Box& box, const void* data);
+
+    /// @throws InternalError when a planned box was not written.
+    SavedStep commit();
+
+  private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+/// Removes all but the newest `keep_last` committed steps under `root` (0 keeps all), never the newest valid one.
+void apply_retention(const std::string& root, std::int64_t keep_last);
+
+/// Committed steps under `root`, ascending; temporary directories and strangers are not listed.
+std::vector<std::int64_t> committed_steps(const std::string& root);
+
+/// Path of step `step` under `root`: root/step_00000020.
+std::string step_path(const std::string& root, std::int64_t step);
+
+/// The step directory that a user means: a step directory itself, or the newest committed step of a directory with steps
+/// (what `latest` names unless a newer commit exists). When the newest fails a check of sizes and COMMIT, the one before it
+/// with a line in `warnings`. Empty string when there is none.
+std::string find_checkpoint(const std::string& dir, std::vector<std::string>* warnings);
+
+class CheckpointReader
+{
+  public:
+    /// Opens a committed step. Checks COMMIT, manifest, sizes and uuids. @throws FormatError naming the file.
+    explicit CheckpointReader(const std::string& step_dir);
+    ~CheckpointReader();
+    CheckpointReader(const CheckpointReader&) = delete;
+    CheckpointReader& operator=(const CheckpointReader&) = delete;
+
+    const CheckpointMeta& meta() const;
+    std::vector<CheckpointTensor> tensors() const;
+    bool has(CheckpointState state, const std::string& tensor) const;
+    /// Reads any box of the global tensor into `data` (C order), from whichever stored boxes hold it; checks the CRC of
+    /// every block that it touches. @throws FormatError on a missing element or a CRC mismatch (file, dataset, block).
+    void read(CheckpointState state, const std::string& tensor, const Box& box, void* data) const;
+
+  private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+enum class VerifyLevel { size, meta, full };
+
+struct VerifyReport
+{
+    std::int64_t files = 0, tensors = 0, boxes = 0, bytes = 0;
+    std::vector<std::string> faults; ///< each one line: file: what (why)
+};
+
+/// size: manifest sizes, COMMIT digest. meta: opens every file, uuid, flags, coverage (each element of every tensor exactly
+/// once). full: reads all data, block CRCs and element digests.
+VerifyReport verify_checkpoint(const std::string& step_dir, VerifyLevel level);
+
+}  // namespace plimsoll

@@ -1,0 +1,98 @@
+#pragma once
+/// Token shards: HDF5 files of tokens with document offsets (docs/token_shards.md), and the set of them that a run reads.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/dtype.hpp"
+
+namespace plimsoll
+{
+
+/// What a shard says of itself; the same in its manifest row.
+struct TokenShardInfo
+{
+    std::string path;
+    Dtype dtype = Dtype::u16;       ///< u16 iff vocab <= 65,536, else u32
+    std::int64_t num_tokens = 0;
+    std::int64_t num_documents = 0;
+    std::int64_t text_bytes = 0;    ///< UTF-8 bytes of the documents, for bits per byte
+    std::int64_t vocab = 0;         ///< ids are below this
+    std::string tokenizer;          ///< name
+    std::string fingerprint;        ///< sha256 of the tokenizer's definition
+    std::uint32_t tokens_crc = 0;   ///< CRC32C of all tokens
+    bool has_loss_mask = false;
+};
+
+/// Writes one shard: tmp, fsync, rename at finish(). Ids >= vocab are refused. Memory: bounded by one block.
+class TokenShardWriter
+{
+  public:
+    TokenShardWriter(std::string path, std::int64_t vocab, std::string tokenizer, std::string fingerprint,
+                     bool with_loss_mask = false);
+    ~TokenShardWriter();
+    TokenShardWriter(const TokenShardWriter&) = delete;
+    TokenShardWriter& operator=(const TokenShardWriter&) = delete;
+
+    /// One document with its end-of-document token; `loss_mask` (0/1 per token) only when the shard has one.
+    void add_document(const std::uint32_t* tokens, std::int64_t num_tokens, std::int64_t text_bytes,
+                      const std::uint8_t* loss_mask = nullptr);
+    std::int64_t num_tokens() const;
+    /// Makes the file visible. A writer destroyed without finish() leaves nothing.
+    TokenShardInfo finish();
+
+  private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+/// Reads ranges of one shard; blocks are checked against their CRC when first touched.
+class TokenShardReader
+{
+  public:
+    /// @throws FormatError "x.h5: truncated file ..." and the like, naming file and reason.
+    explicit TokenShardReader(const std::string& path);
+    ~TokenShardReader();
+    TokenShardReader(TokenShardReader&&) noexcept;
+    TokenShardReader& operator=(TokenShardReader&&) noexcept;
+
+    const TokenShardInfo& info() const;
+    /// tokens [begin, begin + num) as int64. @throws FormatError on a CRC mismatch naming file and block.
+    void read(std::int64_t begin, std::int64_t num, std::int64_t* tokens) const;
+    /// loss mask of the same range, all 1 when the shard has none.
+    void read_loss_mask(std::int64_t begin, std::int64_t num, std::uint8_t* mask) const;
+    /// Document ends (exclusive) in tokens and text bytes per document.
+    std::vector<std::uint64_t> document_ends() const;
+    std::vector<std::uint64_t> document_text_bytes() const;
+
+  private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+/// A sequence of shards read as one virtual concatenation of tokens.
+class TokenSource
+{
+  public:
+    /// Opens all shards; vocab, dtype and fingerprint must agree (@throws FormatError naming both files and the field).
+    explicit TokenSource(const std::vector<std::string>& paths);
+
+    const std::vector<TokenShardInfo>& shards() const { return infos_; }
+    std::int64_t num_tokens() const { return num_tokens_; }
+    std::int64_t text_bytes() const { return text_bytes_; }
+    std::int64_t vocab() const { return infos_.front().vocab; }
+    const std::string& fingerprint() const { return infos_.front().fingerprint; }
+    /// Tokens [begin, begin + num) of the concatenation and their loss mask (null: not wanted).
+    void read(std::int64_t begin, std::int64_t num, std::int64_t* tokens, std::uint8_t* loss_mask) const;
+
+  private:
+    std::vector<TokenShardReader> readers_;
+    std::vector<TokenShardInfo> infos_;
+    std::vector<std::int64_t> starts_;
+    std::int64_t num_tokens_ = 0;
+    std::int64_t text_bytes_ = 0;
+};
+
+}  // namespace plimsoll

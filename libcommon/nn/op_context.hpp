@@ -1,0 +1,40 @@
+#pragma once
+/// What an operation knows of its surroundings. Operations are explicit functions, no autograd (decision 11):
+///
+///     forward(ctx, params, x) -> {y, saved}
+///     backward_input(ctx, params, saved, dy) -> {dx, pending}
+///     backward_weight(ctx, pending, grads)              adds into the gradients' views of the flat buffer
+///
+/// Shapes: B batch, S sequence, D model, H heads, K KV heads, E head dim, F ffn, V vocabulary, N = B*S tokens.
+/// Activations are contiguous; tokens are flattened to [N, D] where an operation does not need S.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "mem/device.hpp"
+
+namespace plimsoll::nn
+{
+
+struct OpContext
+{
+    Stream* stream = nullptr;
+    Communicator* tp = nullptr;  ///< tensor-parallel group; a one-rank communicator where tp = 1
+    std::int64_t batch = 0;      ///< B
+    std::int64_t seq_len = 0;    ///< S
+    std::int64_t step = 0;       ///< optimizer step, keys random numbers
+    std::int64_t first_sample = 0; ///< global index of the batch's first sequence, keys random numbers
+};
+
+/// A tensor that an operation keeps alive, under the name that the activation table declares.
+struct SavedTensor
+{
+    const char* name;
+    at::Tensor tensor;
+};
+
+}  // namespace plimsoll::nn
