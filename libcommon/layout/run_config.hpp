@@ -8,17 +8,10 @@
 #include <vector>
 
 #include "base/cli.hpp"
+#include "base/units.hpp"
 
 namespace plimsoll
 {
-
-/// "50" steps, "2%", "100M tokens" or "30min": of a run (warmup, decay) or between events (every).
-struct Span
-{
-    enum class Unit { never, steps, percent, tokens, seconds };
-    Unit unit = Unit::never;
-    double amount = 0;
-};
 
 struct DataSource
 {
