@@ -1,0 +1,54 @@
+#pragma once
+/// Token embedding, with learned positions when the model has them: x[b, s] = tokens[id[b, s]] + positions[s].
+///
+/// Shapes: B, S of the context, N = B*S, V vocabulary, D model, P positions. f32 and f64. There is no gradient towards the
+/// input, so backward_input only hands its gradient over.
+
+#include "nn/op_context.hpp"
+
+namespace plimsoll::nn
+{
+
+struct EmbeddingParams
+{
+    at::Tensor tokens_VD;
+    at::Tensor positions_PD; ///< undefined: none; P >= S
+};
+
+/// Views of the flat gradient buffer; undefined where absent or frozen. For a tied model the head adds into the same
+/// view as `tokens_VD`.
+struct EmbeddingGrads
+{
+    at::Tensor tokens_VD;
+    at::Tensor positions_PD;
+};
+
+struct EmbeddingSaved
+{
+    at::Tensor ids_N;
+    std::vector<SavedTensor> tensors() const;
+};
+
+struct EmbeddingPending
+{
+    at::Tensor ids_N;
+    at::Tensor dy_ND;
+    std::vector<SavedTensor> tensors() const;
+};
+
+struct EmbeddingForward
+{
+    at::Tensor y_ND;
+    EmbeddingSaved saved;
+};
+
+/// `ids` is int64, contiguous, B*S elements in (b, s) order of any shape.
+/// @throws FormatError for an id outside the vocabulary.
+EmbeddingForward embedding_forward(const OpContext& ctx, const EmbeddingParams& params, const at::Tensor& ids);
+
+EmbeddingPending embedding_backward_input(const OpContext& ctx, EmbeddingSaved&& saved, const at::Tensor& dy_ND);
+
+/// Rows are added in token order whatever the number of threads.
+void embedding_backward_weight(const OpContext& ctx, EmbeddingPending&& pending, EmbeddingGrads& grads);
+
+}  // namespace plimsoll::nn
