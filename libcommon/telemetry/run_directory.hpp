@@ -1,0 +1,44 @@
+#pragma once
+/// The directory of one run: runs/<name>/{run.ini, ckpt/, logs/, metrics.jsonl, status.json}.
+
+#include <string>
+#include <vector>
+
+#include "base/cli.hpp"
+
+namespace plimsoll
+{
+
+/// Holds the directory's lock for its lifetime: two runs never write one directory. Not thread-safe.
+class RunDirectory
+{
+  public:
+    /// Makes the directory with ckpt/ and logs/ and locks it.
+    /// @throws UsageError naming host and process of the holder when another run has it, IoError
+    explicit RunDirectory(const std::string& path);
+    ~RunDirectory();
+    RunDirectory(const RunDirectory&) = delete;
+    RunDirectory& operator=(const RunDirectory&) = delete;
+
+    const std::string& path() const { return path_; }
+    std::string checkpoints() const { return path_ + "/ckpt"; }
+    std::string logs() const { return path_ + "/logs"; }
+    std::string metrics() const { return path_ + "/metrics.jsonl"; }
+    std::string status() const { return path_ + "/status.json"; }
+    std::string run_file() const { return path_ + "/run.ini"; }
+
+    /// 1 for the first start in this directory, then one more each time; counted when the object is made.
+    int attempt() const { return attempt_; }
+
+    /// What differs between the directory's run.ini and `snapshot` (OptionSet::snapshot()); empty without a run.ini.
+    std::vector<ConfigChange> changes(const std::string& snapshot) const;
+    /// Writes run.ini; one with other values is kept as run.ini.N (N = 1, 2, ...).
+    void write_snapshot(const std::string& snapshot);
+
+  private:
+    std::string path_;
+    int lock_fd_ = -1;
+    int attempt_ = 0;
+};
+
+}  // namespace plimsoll
