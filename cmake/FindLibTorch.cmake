@@ -25,11 +25,25 @@ if(_torch_version_file AND EXISTS ${_torch_version_file})
     string(REPLACE ";" "." LibTorch_VERSION "${_version_numbers}")
 endif()
 
+# Wheels before 2.7 were built with the old std::string: nothing links with them, at the very end of a build.
+set(_torch_abi_hint "set LibTorch_ROOT to a venv with the torch wheel or an unpacked libtorch, or use -DWITH_TORCH=OFF")
+if(LibTorch_CPU_LIBRARY)
+    get_filename_component(_torch_folder ${LibTorch_CPU_LIBRARY} DIRECTORY)
+    set(_torch_config ${_torch_folder}/../share/cmake/Torch/TorchConfig.cmake)
+    if(EXISTS ${_torch_config})
+        file(STRINGS ${_torch_config} _old_abi REGEX "GLIBCXX_USE_CXX11_ABI=0")
+        if(_old_abi)
+            set(_torch_abi_hint "LibTorch ${LibTorch_VERSION} in ${_torch_folder} was built with the old C++ ABI; use 2.7 or newer")
+            set(LibTorch_CPU_LIBRARY LibTorch_CPU_LIBRARY-NOTFOUND)
+        endif()
+    endif()
+endif()
+
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(LibTorch
     REQUIRED_VARS LibTorch_CPU_LIBRARY LibTorch_C10_LIBRARY LibTorch_INCLUDE_DIR
     VERSION_VAR LibTorch_VERSION
-    REASON_FAILURE_MESSAGE "set LibTorch_ROOT to a venv with the torch wheel or an unpacked libtorch, or use -DWITH_TORCH=OFF")
+    REASON_FAILURE_MESSAGE "${_torch_abi_hint}")
 
 if(LibTorch_FOUND AND NOT TARGET LibTorch::cpu)
     get_filename_component(LibTorch_LIBRARY_DIR ${LibTorch_CPU_LIBRARY} DIRECTORY)

@@ -20,8 +20,27 @@ function(plimsoll_layer)
     target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/libcommon>
                                                 $<INSTALL_INTERFACE:include/plimsoll>)
     target_link_libraries(${target} PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE} plimsoll_warnings)
-    set_target_properties(${target} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
-    install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime)
+    # No <target>_EXPORTS: a definition that a test lacks would make the shared precompiled header unusable there.
+    set_target_properties(${target} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON DEFINE_SYMBOL "")
+    install(TARGETS ${target}
+            LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime
+            FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/plimsoll COMPONENT development)
+endfunction()
+
+# plimsoll_torch_units(TARGET [REUSE OTHER]) marks a target whose units include torch headers: one precompiled header (made
+# by the first such target, reused by the others) and no more compilers at once than memory has room for.
+function(plimsoll_torch_units target)
+    cmake_parse_arguments(ARG "" "REUSE" "" ${ARGN})
+    set_target_properties(${target} PROPERTIES JOB_POOL_COMPILE torch_pool)
+    target_compile_options(${target} PRIVATE ${PLIMSOLL_PCH_OPTIONS})
+    if(ARG_REUSE)
+        # A precompiled header is bound to the flags it was made with: -fPIC of the library, not -fPIE of a program.
+        set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+        target_compile_options(${target} PRIVATE -fPIC)
+        target_precompile_headers(${target} REUSE_FROM ${ARG_REUSE})
+    else()
+        target_precompile_headers(${target} PRIVATE <ATen/core/Tensor.h>)
+    endif()
 endfunction()
 
 # plimsoll_tool(NAME shard LINK plimsoll::io) builds tools/<NAME>/*.cpp into plimsoll-<NAME>.
@@ -37,10 +56,11 @@ function(plimsoll_tool)
     install(TARGETS ${target} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
 endfunction()
 
-# plimsoll_test(NAME base LABEL unit LINK plimsoll::base) registers one GoogleTest binary <LABEL>_<NAME> of all *_test.cpp in
-# the folder NAME below the calling one. Zero tests run is a failure (tests/support/test_main.cpp).
+# plimsoll_test(NAME base LABEL unit LINK plimsoll::base [TORCH] [TIMEOUT 120] [ENVIRONMENT A=b]) registers one GoogleTest
+# binary <LABEL>_<NAME> of all *_test.cpp in the folder NAME below the calling one; TORCH where they include torch headers.
+# Zero tests run is a failure (tests/support/test_main.cpp).
 function(plimsoll_test)
-    cmake_parse_arguments(ARG "" "NAME;LABEL;TIMEOUT" "LINK;ENVIRONMENT" ${ARGN})
+    cmake_parse_arguments(ARG "TORCH" "NAME;LABEL;TIMEOUT" "LINK;ENVIRONMENT" ${ARGN})
     file(GLOB ARG_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_NAME}/*_test.cpp)
     if(NOT ARG_SOURCES)
         message(STATUS "no *_test.cpp in ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_NAME}")
@@ -55,7 +75,10 @@ function(plimsoll_test)
     target_link_libraries(${target} PRIVATE ${ARG_LINK} GTest::gtest plimsoll_warnings)
     target_compile_definitions(${target} PRIVATE
         PLIMSOLL_SOURCE_DIR="${PROJECT_SOURCE_DIR}" PLIMSOLL_BINARY_DIR="${PROJECT_BINARY_DIR}")
-    add_test(NAME ${target} COMMAND ${target})
+    if(ARG_TORCH)
+        plimsoll_torch_units(${target} REUSE plimsoll_nn)
+    endif()
+    add_test(NAME ${target} COMMAND ${PLIMSOLL_TEST_LAUNCHER} $<TARGET_FILE:${target}>)
     set_tests_properties(${target} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT}
                          ENVIRONMENT "${ARG_ENVIRONMENT}")
 endfunction()
