@@ -12,6 +12,7 @@ const char* kind_name(ActionKind kind)
     switch (kind)
     {
         case ActionKind::forward: return "forward";
+        case ActionKind::backward: return "backward";
         case ActionKind::backward_input: return "backward_input";
         case ActionKind::backward_weight: return "backward_weight";
         case ActionKind::send_activation: return "send_activation";
@@ -27,6 +28,7 @@ const std::function<void(const Action&)>& callback_for(const ScheduleCallbacks& 
     switch (kind)
     {
         case ActionKind::forward: return callbacks.forward;
+        case ActionKind::backward: return callbacks.backward;
         case ActionKind::backward_input: return callbacks.backward_input;
         case ActionKind::backward_weight: return callbacks.backward_weight;
         case ActionKind::send_activation: return callbacks.send_activation;

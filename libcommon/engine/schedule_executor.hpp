@@ -17,6 +17,7 @@ namespace plimsoll
 struct ScheduleCallbacks
 {
     std::function<void(const Action&)> forward;
+    std::function<void(const Action&)> backward; ///< both halves at once, operation by operation
     std::function<void(const Action&)> backward_input;
     std::function<void(const Action&)> backward_weight;
     std::function<void(const Action&)> send_activation;

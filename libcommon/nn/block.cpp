@@ -1,0 +1,147 @@
+#include "nn/block.hpp"
+
+#include "nn/ops/residual.hpp"
+
+namespace plimsoll::nn
+{
+namespace
+{
+
+/// Names of one layer's tensors and the views on them in one flat state.
+class LayerViews
+{
+  public:
+    LayerViews(const ShardedParams& params, FlatState state, std::int64_t layer)
+        : params_(params), state_(state), prefix_("layers." + std::to_string(layer) + ".")
+    {
+    }
+
+    /// Undefined when the model has no such tensor.
+    at::Tensor one(const std::string& name) const
+    {
+        return params_.has(prefix_ + name) ? params_.view(state_, prefix_ + name) : at::Tensor();
+    }
+
+    at::Tensor fused(std::vector<std::string> names) const
+    {
+        for (std::string& name : names) { name = prefix_ + name; }
+        return params_.has(names.front()) ? params_.fused_view(state_, names) : at::Tensor();
+    }
+
+    at::Tensor qkv(const std::string& what) const
+    {
+        return fused({"attn.q_proj." + what, "attn.k_proj." + what, "attn.v_proj." + what});
+    }
+
+    at::Tensor mlp_in(Activation activation, const std::string& what) const
+    {
+        if (activation == Activation::swiglu) { return fused({"mlp.gate_proj." + what, "mlp.up_proj." + what}); }
+        return one("mlp.up_proj." + what);
+    }
+
+  private:
+    const ShardedParams& params_;
+    FlatState state_;
+    std::string prefix_;
+};
+
+}  // namespace
+
+std::vector<SavedTensor> BlockSaved::tensors() const
+{
+    std::vector<SavedTensor> all = input_norm.tensors();
+    for (const auto& part : {attention.tensors(), mlp_norm.tensors(), mlp.tensors()})
+    {
+        all.insert(all.end(), part.begin(), part.end());
+    }
+    return all;
+}
+
+BlockParams block_params(const ModelSpec& model, const ShardedParams& params, std::int64_t layer, const RopeTable* rope)
+{
+    const LayerViews views(params, FlatState::params, layer);
+    BlockParams made;
+    made.input_norm.kind = model.norm;
+    made.input_norm.eps = model.norm_eps;
+    made.input_norm.weight_D = views.one("input_norm.weight");
+    made.input_norm.bias_D = views.one("input_norm.bias");
+    made.attention.heads = model.heads;
+    made.attention.kv_heads = model.kv_heads;
+    made.attention.head_dim = model.head_dim;
+    made.attention.qkv_weight_TD = views.qkv("weight");
+    made.attention.qkv_bias_T = views.qkv("bias");
+    made.attention.o_weight_DA = views.one("attn.o_proj.weight");
+    made.attention.o_bias_D = views.one("attn.o_proj.bias");
+    made.attention.q_norm_weight_E = views.one("attn.q_norm.weight");
+    made.attention.k_norm_weight_E = views.one("attn.k_norm.weight");
+    made.attention.qk_norm_eps = model.norm_eps;
+    made.attention.rope = rope;
+    made.mlp_norm = made.input_norm;
+    made.mlp_norm.weight_D = views.one("mlp_norm.weight");
+    made.mlp_norm.bias_D = views.one("mlp_norm.bias");
+    made.mlp.activation = model.activation;
+    made.mlp.in_weight_GD = views.mlp_in(model.activation, "weight");
+    made.mlp.in_bias_G = views.mlp_in(model.activation, "bias");
+    made.mlp.down_weight_DF = views.one("mlp.down_proj.weight");
+    made.mlp.down_bias_D = views.one("mlp.down_proj.bias");
+    return made;
+}
+
+BlockGrads block_grads(const ModelSpec& model, const ShardedParams& params, std::int64_t layer)
+{
+    const LayerViews views(params, FlatState::grads, layer);
+    BlockGrads made;
+    made.input_norm.weight_D = views.one("input_norm.weight");
+    made.input_norm.bias_D = views.one("input_norm.bias");
+    made.attention.qkv_weight_TD = views.qkv("weight");
+    made.attention.qkv_bias_T = views.qkv("bias");
+    made.attention.o_weight_DA = views.one("attn.o_proj.weight");
+    made.attention.o_bias_D = views.one("attn.o_proj.bias");
+    made.attention.q_norm_weight_E = views.one("attn.q_norm.weight");
+    made.attention.k_norm_weight_E = views.one("attn.k_norm.weight");
+    made.mlp_norm.weight_D = views.one("mlp_norm.weight");
+    made.mlp_norm.bias_D = views.one("mlp_norm.bias");
+    made.mlp.in_weight_GD = views.mlp_in(model.activation, "weight");
+    made.mlp.in_bias_G = views.mlp_in(model.activation, "bias");
+    made.mlp.down_weight_DF = views.one("mlp.down_proj.weight");
+    made.mlp.down_bias_D = views.one("mlp.down_proj.bias");
+    return made;
+}
+
+BlockForward block_forward(const OpContext& ctx, const BlockParams& params, const at::Tensor& x_ND)
+{
+    BlockForward result;
+    NormForward normed = norm_forward(ctx, params.input_norm, x_ND);
+    result.saved.input_norm = std::move(normed.saved);
+    AttentionForward attended = attention_forward(ctx, params.attention, normed.y_ND);
+    result.saved.attention = std::move(attended.saved);
+    const at::Tensor middle_ND = residual_add(ctx, x_ND, attended.y_ND);
+    normed = norm_forward(ctx, params.mlp_norm, middle_ND);
+    result.saved.mlp_norm = std::move(normed.saved);
+    MlpForward fed = mlp_forward(ctx, params.mlp, normed.y_ND);
+    result.saved.mlp = std::move(fed.saved);
+    result.y_ND = residual_add(ctx, middle_ND, fed.y_ND);
+    return result;
+}
+
+at::Tensor block_backward(const OpContext& ctx, const BlockParams& params, BlockSaved&& saved, const at::Tensor& dy_ND,
+                          BlockGrads& grads)
+{
+    // Weights first, then the norm: it writes over dy, which the weight gradients still read.
+    MlpBackward fed = mlp_backward_input(ctx, params.mlp, std::move(saved.mlp), dy_ND);
+    mlp_backward_weight(ctx, std::move(fed.pending), grads.mlp);
+    NormBackward normed =
+        norm_backward_input_add(ctx, params.mlp_norm, std::move(saved.mlp_norm), fed.dx_ND, dy_ND);
+    norm_backward_weight(ctx, std::move(normed.pending), grads.mlp_norm);
+    fed = MlpBackward();
+
+    const at::Tensor dmiddle_ND = normed.dx_ND;
+    AttentionBackward attended =
+        attention_backward_input(ctx, params.attention, std::move(saved.attention), dmiddle_ND);
+    attention_backward_weight(ctx, std::move(attended.pending), grads.attention);
+    normed = norm_backward_input_add(ctx, params.input_norm, std::move(saved.input_norm), attended.dx_ND, dmiddle_ND);
+    norm_backward_weight(ctx, std::move(normed.pending), grads.input_norm);
+    return normed.dx_ND;
+}
+
+}  // namespace plimsoll::nn

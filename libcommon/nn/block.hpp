@@ -1,0 +1,56 @@
+#pragma once
+/// One transformer layer, pre-norm: x2 = x + attention(norm(x)); y = x2 + mlp(norm(x2)).
+///
+/// N = B*S tokens, D model. Saved tensors are consumed by the backward.
+
+#include "nn/op_context.hpp"
+#include "nn/ops/attention.hpp"
+#include "nn/ops/mlp.hpp"
+#include "nn/ops/norm.hpp"
+#include "nn/sharded_params.hpp"
+
+namespace plimsoll::nn
+{
+
+struct BlockParams
+{
+    NormParams input_norm;
+    AttentionParams attention;
+    NormParams mlp_norm;
+    MlpParams mlp;
+};
+
+struct BlockGrads
+{
+    NormGrads input_norm;
+    AttentionGrads attention;
+    NormGrads mlp_norm;
+    MlpGrads mlp;
+};
+
+struct BlockSaved
+{
+    NormSaved input_norm;
+    AttentionSaved attention;
+    NormSaved mlp_norm;
+    MlpSaved mlp;
+    std::vector<SavedTensor> tensors() const;
+};
+
+struct BlockForward
+{
+    at::Tensor y_ND;
+    BlockSaved saved;
+};
+
+/// Views of layer `layer` in the flat buffers. `rope` must outlive the result; nullptr for learned positions.
+BlockParams block_params(const ModelSpec& model, const ShardedParams& params, std::int64_t layer, const RopeTable* rope);
+BlockGrads block_grads(const ModelSpec& model, const ShardedParams& params, std::int64_t layer);
+
+BlockForward block_forward(const OpContext& ctx, const BlockParams& params, const at::Tensor& x_ND);
+
+/// Plain backward: each operation's backward_input directly followed by its backward_weight. Returns dx, written over dy.
+at::Tensor block_backward(const OpContext& ctx, const BlockParams& params, BlockSaved&& saved, const at::Tensor& dy_ND,
+                          BlockGrads& grads);
+
+}  // namespace plimsoll::nn

@@ -1,0 +1,65 @@
+#pragma once
+/// Everything that a run needs and that can be checked before a parameter is allocated: the whole of --dry-run.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/cli.hpp"
+#include "io/checkpoint.hpp"
+#include "io/token_order.hpp"
+#include "layout/run_config.hpp"
+#include "layout/train_plan.hpp"
+
+namespace plimsoll::nn
+{
+
+/// Options of plimsoll-train that are not in the run file.
+struct TrainOptions
+{
+    std::vector<std::string> allow_change; ///< guarded keys that may differ from the checkpoint's
+    std::int64_t stop_at_step = 0;         ///< 0: off; the schedule does not change
+};
+
+/// Where the run starts from.
+struct ResumeChoice
+{
+    std::string step_dir;                 ///< empty: from step 0
+    bool from_elsewhere = false;          ///< another run's checkpoint ([checkpoint] resume = DIR)
+    std::vector<ConfigChange> changes;    ///< against the run file that wrote the checkpoint
+    std::vector<std::string> warnings;    ///< newer steps that failed validation
+};
+
+struct TrainSetup
+{
+    RunConfig config;
+    TrainOptions options;
+    std::string snapshot;                 ///< resolved run file
+    ModelSpec model;
+    std::string model_config;             ///< config.json text
+    ParallelLayout layout;
+    TrainPlan plan;
+    std::unique_ptr<TokenSource> data;
+    std::unique_ptr<TokenOrder> order;
+    std::unique_ptr<TokenSource> eval_data; ///< null without [eval] shards
+    std::unique_ptr<EvaluationSet> eval_set;
+    std::int64_t parameters = 0;
+    std::int64_t checkpoint_bytes = 0;
+};
+
+/// Opens model and data and checks them against each other. @throws ConfigError, FormatError
+TrainSetup prepare_training(const RunConfig& config, const TrainOptions& options, const std::string& snapshot);
+
+/// Chooses the checkpoint: the run's own newest committed step; else, when `resume` names one, that; else none.
+/// Compares its run file with ours. @throws ConfigError for a guarded key that differs without --allow-change
+ResumeChoice choose_resume(const TrainSetup& setup, const std::string& own_checkpoints);
+
+/// Refuses a checkpoint that this run cannot continue: other model, tokenizer, data, seed.
+void check_resumable(const TrainSetup& setup, const CheckpointMeta& meta, const std::vector<ConfigChange>& changes,
+                     const std::string& step_dir);
+
+/// "dp 1", "tp 2 zero 1": degrees above 1, for tables and the checkpoint's note.
+std::string layout_text(const ParallelLayout& layout);
+
+}  // namespace plimsoll::nn

@@ -1,0 +1,135 @@
+#include "nn/train_state.hpp"
+
+#include <map>
+#include <set>
+
+#include <fmt/ranges.h>
+
+#include "base/error.hpp"
+
+namespace plimsoll::nn
+{
+namespace
+{
+
+struct StatePair
+{
+    FlatState memory;
+    CheckpointState file;
+    StateKind kind;
+};
+
+constexpr StatePair saved_states[] = {
+    {FlatState::params, CheckpointState::model, StateKind::model},
+    {FlatState::exp_avg, CheckpointState::exp_avg, StateKind::optimizer},
+    {FlatState::exp_avg_sq, CheckpointState::exp_avg_sq, StateKind::optimizer},
+};
+
+Dtype dtype_of(const ShardedParams& params) { return params.dtype() == at::kDouble ? Dtype::f64 : Dtype::f32; }
+
+/// Calls visit(checkpoint tensor, box, address of the box's first element) for all boxes of this rank. Boxes of boxes_of()
+/// are contiguous in the flat buffer.
+template<class Visit>
+void for_each_box(const ShardedParams& params, Visit&& visit)
+{
+    const std::int64_t element_bytes = params.flat().element_bytes;
+    for (const StatePair& state : saved_states)
+    {
+        for (std::int64_t u = 0; u < params.num_units(); ++u)
+        {
+            char* base = static_cast<char*>(params.buffer(state.memory, u).data_ptr());
+            for (const FlatTensor& tensor : params.flat().units[static_cast<std::size_t>(u)].tensors)
+            {
+                CheckpointTensor described;
+                described.state = state.file;
+                described.name = tensor.spec.name;
+                described.dtype = dtype_of(params);
+                described.shape = tensor.spec.shape;
+                for (const OwnedBox& owned : boxes_of(params.flat(), params.layout(), params.coordinate(),
+                                                      tensor.spec.name, state.kind))
+                {
+                    visit(described, owned.box, static_cast<void*>(base + owned.local_offset * element_bytes));
+                }
+            }
+        }
+    }
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+void check_tensors(const CheckpointReader& reader, const ShardedParams& params)
+{
+    std::set<std::string> wanted;
+    for (const FlatUnit& unit : params.flat().units)
+    {
+        for (const FlatTensor& tensor : unit.tensors) { wanted.insert(tensor.spec.name); }
+    }
+    for (const CheckpointTensor& stored : reader.tensors())
+    {
+        VALIDATE(wanted.count(stored.name) != 0, FormatError,
+                 "tensor '{}' of the checkpoint is not one of the model's (a checkpoint of another model?)", stored.name);
+    }
+}
+
+}  // namespace
+
+std::vector<CheckpointBox> owned_boxes(const ShardedParams& params)
+{
+    EXPECT(params.layout().world() == 1);
+    std::vector<CheckpointBox> boxes;
+    for_each_box(params,
+                 [&](const CheckpointTensor& tensor, const Box& box, void*)
+                 {
+                     CheckpointBox entry;
+                     entry.tensor = tensor;
+                     entry.box = box;
+                     boxes.push_back(std::move(entry));
+                 });
+    return boxes;
+}
+
+std::int64_t checkpoint_bytes(const ShardedParams& params)
+{
+    std::int64_t bytes = 0;
+    for (const CheckpointBox& entry : owned_boxes(params))
+    {
+        bytes += entry.box.num_elements() * dtype_bytes(entry.tensor.dtype);
+    }
+    return bytes;
+}
+
+SavedStep save_train_state(const std::string& root, const CheckpointMeta& meta, const ShardedParams& params)
+{
+    CheckpointWriter writer(root, meta, owned_boxes(params));
+    for_each_box(params, [&](const CheckpointTensor& tensor, const Box& box, void* data)
+                 { writer.write(tensor.state, tensor.name, box, data); });
+    return writer.commit();
+}
+
+void load_train_state(const CheckpointReader& reader, ShardedParams& params)
+{
+    check_tensors(reader, params);
+    std::set<std::pair<CheckpointState, std::string>> checked;
+    std::map<std::pair<CheckpointState, std::string>, CheckpointTensor> stored;
+    for (const CheckpointTensor& tensor : reader.tensors()) { stored[{tensor.state, tensor.name}] = tensor; }
+    for_each_box(params,
+                 [&](const CheckpointTensor& tensor, const Box& box, void* data)
+                 {
+                     if (checked.insert({tensor.state, tensor.name}).second)
+                     {
+                         const auto entry = stored.find({tensor.state, tensor.name});
+                         VALIDATE(entry != stored.end(), FormatError, "tensor '{}' of '{}' is missing in the checkpoint",
+                                  tensor.name, checkpoint_state_path(tensor.state));
+                         const CheckpointTensor* found = &entry->second;
+                         VALIDATE(found->shape == tensor.shape, FormatError,
+                                  "tensor '{}' has shape {} in the checkpoint, the model needs {}", tensor.name,
+                                  shape_text(found->shape), shape_text(tensor.shape));
+                         VALIDATE(found->dtype == tensor.dtype, FormatError,
+                                  "tensor '{}' is {} in the checkpoint, the run needs {} (precision changed?)", tensor.name,
+                                  dtype_name(found->dtype), dtype_name(tensor.dtype));
+                     }
+                     reader.read(tensor.state, tensor.name, box, data);
+                 });
+}
+
+}  // namespace plimsoll::nn

@@ -1,0 +1,88 @@
+#pragma once
+/// One optimizer step: micro-batches through the schedule, gradients reduced, norm and clip, AdamW.
+///
+/// Loss is defined once: sum over all valid tokens of the global batch / their number. The gradient's factor at the source is the
+/// constant 1 / (global batch x seq len); nominal / valid, and the clip factor, are applied once in the optimizer.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "engine/schedule_executor.hpp"
+#include "io/token_order.hpp"
+#include "nn/lr_schedule.hpp"
+#include "nn/model.hpp"
+#include "nn/optimizer.hpp"
+
+namespace plimsoll::nn
+{
+
+/// Communicators of a rank by mesh axis; one-rank ones where an axis is 1.
+struct RankGroups
+{
+    std::unique_ptr<Communicator> dp;
+    std::unique_ptr<Communicator> tp;
+    std::unique_ptr<Communicator> world;
+};
+RankGroups make_single_rank_groups();
+
+struct StepSettings
+{
+    std::int64_t seq_len = 0;
+    std::int64_t micro_batch = 0;  ///< sequences
+    std::int64_t global_batch = 0; ///< sequences
+    LrSchedule schedule;
+    double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
+    double clip = 1.0;             ///< 0: off
+};
+
+/// Wall time of a step by phase, seconds.
+struct StepTimes
+{
+    double data = 0, forward = 0, backward = 0, reduce = 0, optimizer = 0;
+    double total() const { return data + forward + backward + reduce + optimizer; }
+};
+
+struct StepResult
+{
+    LossSums sums;         ///< over the global batch
+    double grad_norm = 0;  ///< of the averaged gradient, before clipping
+    double lr = 0;
+    bool updated = true;   ///< false: no token of the batch counts, so there is no gradient
+    bool stop_requested = false; ///< on any rank
+    StepTimes times;
+    double loss() const { return sums.count > 0 ? sums.loss / static_cast<double>(sums.count) : 0.0; }
+};
+
+/// Fills `batch` with `num` sequences from global position `first`.
+using BatchSource = std::function<void(std::int64_t first, std::int64_t num, TokenBatch& batch)>;
+
+class TrainStep
+{
+  public:
+    TrainStep(Model& model, ShardedParams& params, RankGroups& groups, StepSettings settings, BatchSource source);
+
+    /// Runs step `step` (from 1) over positions [consumed, consumed + global_batch). `adam_step` is Adam's t of this update.
+    /// `stop_requested` is asked once, when the ranks agree at the end of the step.
+    /// @throws NumericError when the loss or the norm is not finite; parameters are then untouched.
+    StepResult run(std::int64_t step, std::int64_t consumed, std::int64_t adam_step,
+                   const std::function<bool()>& stop_requested);
+
+    /// Forward and backward only: gradients of the whole step, unscaled by valid tokens, stay in the flat buffers.
+    LossSums accumulate_gradients(std::int64_t step, std::int64_t consumed, StepTimes& times);
+
+  private:
+    double reduce_gradients();
+    void update(double grad_scale, double lr, std::int64_t adam_step);
+
+    Model& model_;
+    ShardedParams& params_;
+    RankGroups& groups_;
+    StepSettings settings_;
+    BatchSource source_;
+    PipelineSchedule pipeline_;
+    Stream stream_;
+};
+
+}  // namespace plimsoll::nn

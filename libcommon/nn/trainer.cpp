@@ -1,0 +1,309 @@
+#include "nn/trainer.hpp"
+
+#include <ATen/Parallel.h>
+#include <c10/core/GradMode.h>
+#include <sched.h>
+
+#include <chrono>
+#include <filesystem>
+
+#include "base/error.hpp"
+#include "base/units.hpp"
+#include "nn/cpu_allocator.hpp"
+
+namespace plimsoll::nn
+{
+namespace
+{
+
+double now_seconds()
+{
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+int usable_cores()
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+at::ScalarType scalar_type(const std::string& precision) { return precision == "fp64" ? at::kDouble : at::kFloat; }
+
+std::vector<OptimizerGroup> optimizer_groups(const RunConfig::Train& train, const FlatLayout& flat)
+{
+    OptimizerGroup decay, no_decay;
+    decay.name = "decay";
+    no_decay.name = "no_decay";
+    for (OptimizerGroup* group : {&decay, &no_decay})
+    {
+        group->lr = train.lr;
+        group->beta1 = train.beta1;
+        group->beta2 = train.beta2;
+        group->eps = train.eps;
+    }
+    decay.weight_decay = train.weight_decay;
+    for (const FlatUnit& unit : flat.units)
+    {
+        for (const FlatTensor& tensor : unit.tensors)
+        {
+            if (tensor.spec.decay == DecayGroup::decay) { decay.tensors.push_back(tensor.spec.name); }
+            if (tensor.spec.decay == DecayGroup::no_decay) { no_decay.tensors.push_back(tensor.spec.name); }
+        }
+    }
+    return {decay, no_decay};
+}
+
+StepSettings step_settings(const TrainSetup& setup)
+{
+    StepSettings settings;
+    settings.seq_len = setup.config.data.seq_len;
+    settings.micro_batch = setup.layout.micro_batch;
+    settings.global_batch = setup.layout.global_batch;
+    settings.schedule.kind = schedule_kind(setup.config.train.schedule);
+    settings.schedule.lr = setup.config.train.lr;
+    settings.schedule.min_lr = setup.config.train.min_lr;
+    settings.schedule.warmup_steps = setup.plan.warmup_steps;
+    settings.schedule.decay_steps = setup.plan.decay_steps;
+    settings.schedule.total_steps = setup.plan.total_steps;
+    settings.beta1 = setup.config.train.beta1;
+    settings.beta2 = setup.config.train.beta2;
+    settings.eps = setup.config.train.eps;
+    settings.weight_decay = setup.config.train.weight_decay;
+    settings.clip = setup.config.train.clip;
+    return settings;
+}
+
+}  // namespace
+
+Trainer::Trainer(const TrainSetup& setup, RunDirectory& directory, Log& log, StreamKind kind)
+    : setup_(setup), directory_(directory), log_(log), memory_(install_cpu_allocator()), table_(stderr, kind),
+      metrics_(std::make_unique<MetricsWriter>(directory.metrics(), directory.attempt())),
+      groups_(make_single_rank_groups())
+{
+}
+
+CheckpointMeta Trainer::checkpoint_meta() const
+{
+    CheckpointMeta meta;
+    meta.trainer = state_;
+    meta.trainer.groups = optimizer_groups(setup_.config.train, params_->flat());
+    for (OptimizerGroup& group : meta.trainer.groups) { group.step = adam_step_; }
+    meta.model_config = setup_.model_config;
+    meta.model_fingerprint = model_fingerprint(setup_.model);
+    meta.layout_note = layout_text(setup_.layout);
+    meta.run_ini = setup_.snapshot;
+    meta.precision = setup_.config.train.precision;
+    return meta;
+}
+
+void Trainer::start(const ResumeChoice& choice)
+{
+    params_ = std::make_unique<ShardedParams>(setup_.model, setup_.layout, MeshCoordinate(),
+                                              scalar_type(setup_.config.train.precision), memory_);
+    model_ = std::make_unique<Model>(setup_.model, *params_, setup_.config.data.seq_len, setup_.config.train.loss_chunks);
+    stepper_ = std::make_unique<TrainStep>(*model_, *params_, groups_, step_settings(setup_),
+                                           [this](std::int64_t first, std::int64_t num, TokenBatch& batch)
+                                           { setup_.order->read(first, num, batch); });
+    state_ = TrainerState();
+    if (choice.step_dir.empty()) { params_->initialize(setup_.config.run.seed); }
+    else
+    {
+        const CheckpointReader reader(choice.step_dir);
+        load_train_state(reader, *params_);
+        state_ = reader.meta().trainer;
+        for (const OptimizerGroup& group : state_.groups)
+        {
+            VALIDATE(group.step == state_.groups.front().step, FormatError,
+                     "{}: optimizer groups disagree on their step ({} and {})", choice.step_dir,
+                     state_.groups.front().step, group.step);
+            adam_step_ = group.step;
+        }
+        if (!choice.from_elsewhere) { saved_step_ = state_.step; }
+    }
+    state_.seed = setup_.config.run.seed;
+    state_.data_order = TokenOrder::version;
+    state_.plan_hash = setup_.order->plan_hash();
+    state_.tokenizer = setup_.data->fingerprint();
+}
+
+void Trainer::announce(const ResumeChoice& choice)
+{
+    for (const std::string& warning : choice.warnings) { log_.warning(warning); }
+    for (const ConfigChange& change : choice.changes)
+    {
+        log_.row("changed", fmt::format("{}: {} -> {}", change.key, change.old_value, change.new_value));
+    }
+    if (!choice.step_dir.empty())
+    {
+        const std::filesystem::path shown =
+            choice.from_elsewhere ? std::filesystem::path(choice.step_dir)
+                                  : std::filesystem::path(choice.step_dir).lexically_relative(directory_.path());
+        log_.row("resume", fmt::format("{}: {} steps, {} tokens done", shown.string(), format_grouped(state_.step),
+                                       format_grouped(state_.consumed_tokens)));
+    }
+}
+
+TrainReport Trainer::run(const StopSignals& signals)
+{
+    const c10::AutoGradMode no_autograd(false);
+    at::set_num_threads(setup_.config.run.threads > 0 ? static_cast<int>(setup_.config.run.threads) : usable_cores());
+    const double started = now_seconds();
+    const ResumeChoice choice = choose_resume(setup_, directory_.checkpoints());
+    start(choice);
+    announce(choice);
+    directory_.write_snapshot(setup_.snapshot);
+
+    report_.total_steps = setup_.plan.total_steps;
+    report_.already_finished = finished();
+    if (stop_step_reached()) { report_.reason = fmt::format("--stop-at-step {}", setup_.options.stop_at_step); }
+    const auto stopped = [&] { return !report_.reason.empty(); };
+    while (!finished() && !stopped())
+    {
+        one_step(signals);
+        const bool validate = setup_.eval_set && !setup_.plan.eval.never() &&
+                              (finished() || setup_.plan.eval.due(state_.step, since_eval_));
+        if (validate) { run_validation(); }
+        if (stopped() || finished() || setup_.plan.checkpoint.due(state_.step, since_save_)) { save(); }
+    }
+    report_.exit = stopped() ? ExitCode::interrupted : ExitCode::done;
+    if (stopped()) { report_.hint = "start again with the same command to continue"; }
+    report_.step = state_.step;
+    report_.consumed_tokens = state_.consumed_tokens;
+    report_.peak_bytes = std::max(report_.peak_bytes, memory_.peak());
+    report_.seconds = now_seconds() - started;
+    return report_;
+}
+
+bool Trainer::stop_step_reached() const
+{
+    return setup_.options.stop_at_step > 0 && state_.step >= setup_.options.stop_at_step && !finished();
+}
+
+void Trainer::one_step(const StopSignals& signals)
+{
+    const double begin = now_seconds();
+    memory_.reset_peak();
+    const StepResult result = stepper_->run(state_.step + 1, state_.consumed_samples, adam_step_ + 1,
+                                            [&] { return signals.requested(); });
+    ++state_.step;
+    if (result.updated) { ++adam_step_; }
+    state_.consumed_samples += setup_.layout.global_batch;
+    state_.consumed_tokens += setup_.plan.tokens_per_step;
+    report_.loss = result.loss();
+    report_.peak_bytes = std::max(report_.peak_bytes, memory_.peak());
+    if (result.stop_requested && !finished()) { report_.reason = signals.name(); }
+    else if (stop_step_reached()) { report_.reason = fmt::format("--stop-at-step {}", setup_.options.stop_at_step); }
+
+    const double seconds = now_seconds() - begin;
+    const bool first_of_attempt = mean_step_seconds_ == 0;
+    since_eval_ += seconds;
+    since_save_ += seconds;
+    window_seconds_ += seconds;
+    ++window_steps_;
+    mean_step_seconds_ = first_of_attempt ? seconds : 0.9 * mean_step_seconds_ + 0.1 * seconds;
+    log_step(result, seconds);
+    const bool last = finished() || !report_.reason.empty();
+    if (first_of_attempt || last || state_.step % setup_.config.run.log_every == 0) { print_row(result); }
+}
+
+void Trainer::log_step(const StepResult& result, double seconds)
+{
+    nlohmann::ordered_json row;
+    row["step"] = state_.step;
+    row["loss"] = result.loss();
+    row["grad_norm"] = result.grad_norm;
+    row["lr"] = result.lr;
+    row["tokens_per_second"] = static_cast<double>(setup_.plan.tokens_per_step) / seconds;
+    row["consumed_samples"] = state_.consumed_samples;
+    row["consumed_tokens"] = state_.consumed_tokens;
+    row["valid_tokens"] = result.sums.count;
+    row["updated"] = result.updated;
+    row["peak_bytes"] = memory_.peak();
+    row["seconds"] = seconds;
+    row["phase_seconds"] = {{"data", result.times.data},
+                   {"forward", result.times.forward},
+                   {"backward", result.times.backward},
+                   {"reduce", result.times.reduce},
+                   {"optimizer", result.times.optimizer}};
+    metrics_->write(std::move(row));
+}
+
+void Trainer::print_row(const StepResult& result)
+{
+    TrainingRow shown;
+    shown.step = state_.step;
+    shown.loss = result.loss();
+    shown.grad_norm = result.grad_norm;
+    shown.lr = result.lr;
+    shown.tokens_per_second =
+        static_cast<double>(setup_.plan.tokens_per_step * window_steps_) / std::max(window_seconds_, 1e-9);
+    shown.peak_bytes = memory_.peak();
+    shown.seconds_left = mean_step_seconds_ * static_cast<double>(setup_.plan.total_steps - state_.step);
+    table_.row(shown);
+    window_seconds_ = 0;
+    window_steps_ = 0;
+}
+
+void Trainer::run_validation()
+{
+    const std::int64_t micro_batch =
+        setup_.config.eval.micro_batch > 0 ? setup_.config.eval.micro_batch : setup_.layout.micro_batch;
+    const EvaluationResult result =
+        evaluate(*model_, groups_, *setup_.eval_set, setup_.config.data.seq_len, micro_batch);
+    since_eval_ = 0;
+    report_.val_loss = result.loss;
+    nlohmann::ordered_json row;
+    row["step"] = state_.step;
+    row["val_loss"] = result.loss;
+    row["perplexity"] = result.perplexity;
+    if (result.bits_per_byte > 0) { row["bits_per_byte"] = result.bits_per_byte; }
+    row["val_tokens"] = result.tokens;
+    row["seconds"] = result.seconds;
+    metrics_->write(std::move(row));
+    ValidationRow shown;
+    shown.loss = result.loss;
+    shown.bits_per_byte = result.bits_per_byte;
+    table_.validation(shown);
+}
+
+bool Trainer::save()
+{
+    if (saved_step_ == state_.step) { return true; }
+    const double begin = now_seconds();
+    since_save_ = 0;
+    SavedStep saved;
+    try
+    {
+        saved = with_context(fmt::format("while saving step {}", state_.step),
+                             [&] { return save_train_state(directory_.checkpoints(), checkpoint_meta(), *params_); });
+    }
+    catch (IoError& error)
+    {
+        if (setup_.config.checkpoint.on_save_failure == "warn" && !finished())
+        {
+            log_.warning(fmt::format("{}. training goes on (on-save-failure warn)", error.what()));
+            nlohmann::ordered_json row;
+            row["step"] = state_.step;
+            row["save_failed"] = error.what();
+            metrics_->write(std::move(row));
+            return false;
+        }
+        error.set_exit_code(ExitCode::fatal);
+        throw;
+    }
+    saved_step_ = state_.step;
+    apply_retention(directory_.checkpoints(), setup_.config.checkpoint.keep_last);
+    const double seconds = now_seconds() - begin;
+    log_.row("saved", fmt::format("{}   {}   {:.2f} s",
+                                  std::filesystem::path(saved.path).lexically_relative(directory_.path()).string(),
+                                  format_storage(static_cast<double>(saved.bytes)), seconds));
+    nlohmann::ordered_json row;
+    row["step"] = state_.step;
+    row["saved_bytes"] = saved.bytes;
+    row["seconds"] = seconds;
+    metrics_->write(std::move(row));
+    return true;
+}
+
+}  // namespace plimsoll::nn

@@ -1,0 +1,85 @@
+#pragma once
+/// A training run from its first allocation to its last checkpoint: resume -> steps -> validation -> save.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/log.hpp"
+#include "base/progress.hpp"
+#include "base/signals.hpp"
+#include "nn/evaluator.hpp"
+#include "nn/train_setup.hpp"
+#include "nn/train_state.hpp"
+#include "nn/train_step.hpp"
+#include "telemetry/metrics.hpp"
+#include "telemetry/run_directory.hpp"
+#include "telemetry/training_table.hpp"
+
+namespace plimsoll::nn
+{
+
+/// How a run ended.
+struct TrainReport
+{
+    ExitCode exit = ExitCode::done;
+    std::string reason;      ///< why it stopped early
+    std::string hint;
+    std::int64_t step = 0;
+    std::int64_t total_steps = 0;
+    std::int64_t consumed_tokens = 0;
+    double loss = 0;         ///< of the last step
+    double val_loss = 0;     ///< of the last validation, 0 when there was none
+    std::int64_t peak_bytes = 0;
+    double seconds = 0;
+    bool already_finished = false;
+};
+
+class Trainer
+{
+  public:
+    /// `setup`, `directory` and `log` must outlive the trainer.
+    Trainer(const TrainSetup& setup, RunDirectory& directory, Log& log, StreamKind kind);
+
+    /// @throws NumericError (diverged), IoError and others as they come; nothing half-written stays visible.
+    TrainReport run(const StopSignals& signals);
+
+    /// Steps done so far, for a status file after an error.
+    std::int64_t step() const { return state_.step; }
+
+  private:
+    void start(const ResumeChoice& choice);
+    void announce(const ResumeChoice& choice);
+    /// Runs a step and notes in the report why the run should stop, if it should.
+    void one_step(const StopSignals& signals);
+    void log_step(const StepResult& result, double seconds);
+    void print_row(const StepResult& result);
+    bool stop_step_reached() const;
+    void run_validation();
+    /// False when the save failed and the run goes on (on-save-failure warn).
+    bool save();
+    CheckpointMeta checkpoint_meta() const;
+    bool finished() const { return state_.step >= setup_.plan.total_steps; }
+
+    const TrainSetup& setup_;
+    RunDirectory& directory_;
+    Log& log_;
+    MemoryTracker& memory_;
+    TrainingTable table_;
+    std::unique_ptr<MetricsWriter> metrics_;
+    RankGroups groups_;
+    std::unique_ptr<ShardedParams> params_;
+    std::unique_ptr<Model> model_;
+    std::unique_ptr<TrainStep> stepper_;
+    TrainerState state_;
+    std::int64_t adam_step_ = 0;
+    std::int64_t saved_step_ = -1;
+    double since_eval_ = 0, since_save_ = 0;   ///< seconds of training
+    double window_seconds_ = 0;                ///< since the last table row
+    std::int64_t window_steps_ = 0;
+    double mean_step_seconds_ = 0;
+    TrainReport report_;
+};
+
+}  // namespace plimsoll::nn
