@@ -44,7 +44,8 @@ struct OptionValue
     std::string directory;          ///< absolute; a relative path is relative to it
 };
 
-/// Stores a value and returns its canonical text (equal values have equal texts; the text parses back to the value).
+/// Stores a value and returns its canonical text: equal values have equal texts, and the text parses back to the value.
+/// A list returns its words, each through quote_word().
 using OptionSetter = std::function<std::string(const OptionValue&)>;
 
 /// One declared option; the members are called in a chain at declaration.
@@ -58,7 +59,8 @@ class Option
     Option& value_name(std::string name);          ///< shown in --help: "DIR"
     Option& shown_default(std::string text);       ///< shown in --help when the value itself says nothing: "all cores"
     Option& peers(std::vector<std::string> names); ///< what other tools call it, without dashes
-    Option& required();                            ///< parse() throws when no source has it
+    Option& required();                            ///< OptionSet::check_required() throws when no source has it
+    Option& no_default();                          ///< the target's value means "not set": shown as such, not in snapshots
     Option& range(double low, double high = std::numeric_limits<double>::infinity()); ///< inclusive
     /// Only these canonical values work in this version; another known one is refused by name:
     /// "zero 3 is not available in this version (only zero 0). hint". An empty list: the option itself is refused.
@@ -73,12 +75,18 @@ class Option
     const std::string& help_text() const { return help_; }
     const ValueOrigin& origin() const { return origin_; }
     bool is_set() const { return origin_.source != ValueSource::default_value; }
-    const std::string& value_text() const { return canonical_; } ///< canonical text; words of a list joined by a space
+    const std::string& value_text() const { return canonical_; } ///< canonical text; words of a list quoted where needed
     bool is_built() const { return !limited_ || !built_.empty(); }
+    bool is_required() const { return required_; }
+    std::string value_hint() const;                ///< "N", "DIR", "fp32|fp64", empty for a flag
+    std::string default_hint() const;              ///< "default 1, sequences", "required", ...
 
   private:
     friend class OptionSet;
-    void check_available(const OptionValue& value) const;
+    void set(const OptionValue& value);
+    void check_available() const;
+    void check_range() const;
+    std::string ini_text() const; ///< the value as it stands in a run file
 
     std::string section_, key_, kind_, help_, flag_, unit_, value_name_, shown_default_;
     std::vector<std::string> peers_;
@@ -93,8 +101,7 @@ class Option
     std::vector<std::string> choices_;
     OptionSetter setter_;
     std::function<double()> numeric_;
-    std::vector<std::string> words_; ///< canonical list items
-    std::string canonical_;
+    std::string canonical_; ///< of a list: its words, quoted where needed
     ValueOrigin origin_;
 };
 
@@ -111,10 +118,9 @@ enum class RunFiles { accepted, refused };
 class OptionSet
 {
   public:
-    explicit OptionSet(RunFiles files = RunFiles::accepted);
+    explicit OptionSet(RunFiles files = RunFiles::accepted) : files_(files) {}
     OptionSet(const OptionSet&) = delete;
     OptionSet& operator=(const OptionSet&) = delete;
-    ~OptionSet();
 
     // Declaration. The default is the target's value at this moment. An empty text or list means "not set".
     Option& add_text(std::string section, std::string key, std::string& target, std::string help);
@@ -155,6 +161,8 @@ class OptionSet
     bool is_set(const std::string& name) const { return at(name).is_set(); }
     /// @throws ConfigError "train.lr is missing (peak learning rate). set lr in [train] of the run file, or --lr"
     void require(const std::vector<std::string>& names) const;
+    /// All that were declared required(). @throws UsageError, ConfigError
+    void check_required() const;
     /// All options in order of declaration.
     std::vector<const Option*> all() const;
     const std::vector<std::string>& run_files() const { return run_files_; }
@@ -169,23 +177,25 @@ class OptionSet
     std::string markdown() const;
 
   private:
-    struct Source;
-    struct Gathered;
+    using NamedValues = std::map<std::string, OptionValue>;
     Option& declare(std::string section, std::string key, std::string kind, std::string help);
     Option* find(const std::string& name) const;
-    void ensure_named_section(const std::string& section);
-    void read_command_line(const std::vector<std::string>& arguments, Gathered& gathered);
-    void read_environment(Gathered& gathered);
-    void read_run_files(Gathered& gathered);
-    void apply(Option& option, const OptionValue& value);
+    void ensure_section(const std::string& section);
+    std::vector<std::string> keys_of(const std::string& section) const;
+    NamedValues read_command_line(const std::vector<std::string>& arguments, std::vector<std::string>& config_paths,
+                                  std::vector<std::string>& positionals) const;
+    NamedValues read_run_files();
+    NamedValues read_environment() const;
+    NamedValues merge(const std::vector<NamedValues>& sources) const;
+    void check_names() const;
+    void check_environment() const;
     [[noreturn]] void refuse_unknown_option(const std::string& name) const;
     [[noreturn]] void refuse_unknown_key(const std::string& section, const std::string& key,
                                          const std::string& where) const;
-    std::string peer_answer(const std::string& name) const;
+    std::string peer_answer(const std::string& name, ValueSource where) const;
 
     RunFiles files_;
     std::vector<std::unique_ptr<Option>> options_;
-    std::map<std::string, Option*> by_name_;
     std::vector<std::pair<std::string, std::function<void(OptionSet&, const std::string&)>>> named_sections_;
     std::vector<std::string> section_order_;
     std::map<std::string, std::string> peer_hints_;
@@ -201,5 +211,7 @@ std::string resolve_path(const std::string& path, const std::string& directory);
 /// Sorted matches of a glob, or the path itself when it has no wildcard or exists as written.
 /// @throws ConfigError when nothing matches
 std::vector<std::string> expand_glob(const std::string& pattern);
+/// The words of a value as absolute paths, globs expanded, each file once.
+std::vector<std::string> expand_paths(const OptionValue& value);
 
 }  // namespace plimsoll

@@ -36,8 +36,10 @@ std::vector<RunFileEntry> read_run_file(const std::string& path);
 std::vector<RunFileEntry> parse_run_file(const std::string& text, const std::string& origin,
                                          const std::string& directory);
 
-/// Splits at unquoted spaces and expands variables, as in a run file's value.
-std::vector<std::string> split_words(const std::string& text, const std::string& origin);
+enum class Variables { expand, keep };
+
+/// Splits at unquoted spaces, as in a run file's value, without comments.
+std::vector<std::string> split_words(const std::string& text, const std::string& origin, Variables variables);
 
 /// Text that reads back as one word: quoted where it holds spaces, quotes, '#', ';' or '$'.
 std::string quote_word(const std::string& word);

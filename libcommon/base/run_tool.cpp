@@ -1,0 +1,220 @@
+#include "base/run_tool.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <new>
+
+#include "base/suggest.hpp"
+#include "base/text_file.hpp"
+#include "base/text_layout.hpp"
+
+namespace plimsoll
+{
+
+namespace
+{
+
+constexpr std::size_t width = 100;
+constexpr std::size_t column = 32;
+
+void print(std::FILE* stream, const std::string& text) { std::fwrite(text.data(), 1, text.size(), stream); }
+
+/// One line whatever the error holds, so that a log or a script can rely on it.
+void report(const std::string& tool, std::string message)
+{
+    std::replace(message.begin(), message.end(), '\n', ' ');
+    print(stderr, tool + ": " + message + "\n");
+}
+
+bool before_end_of_options(const std::vector<std::string>& arguments, const std::string& name)
+{
+    const auto end = std::find(arguments.begin(), arguments.end(), "--");
+    return std::find(arguments.begin(), end, name) != end;
+}
+
+std::string usage_line(const ToolSpec& tool, const Command& command)
+{
+    std::string line = "usage: " + tool.name;
+    if (!command.name.empty()) { line += " " + command.name; }
+    for (const Positional& positional : command.positionals)
+    {
+        const std::string shown = positional.name + (positional.maximum != 1 ? " ..." : "");
+        line += positional.minimum == 0 ? " [" + shown + "]" : " " + shown;
+    }
+    if (command.run_files == RunFiles::accepted) { line += " [--config FILE]..."; }
+    return line + " [options]\n";
+}
+
+std::string common_rows(const Command& command)
+{
+    const auto row = [](const std::string& left, const std::string& text) { return two_columns(left, text, column, width); };
+    std::string rows = "\ncommon\n";
+    if (command.run_files == RunFiles::accepted)
+    {
+        rows += row("--config FILE", "run file; may be given several times, the later wins");
+        rows += row("--print-config", "prints every value and where it came from, and ends");
+    }
+    rows += row("--help", "this text");
+    rows += row("--version", "version and build");
+    if (command.run_files == RunFiles::accepted)
+    {
+        rows += "\n";
+        rows += wrap_text("Every key of a section is also the option --section.key and the variable PLIMSOLL_SECTION_KEY. "
+                          "Precedence: command line, environment, run file, default. Counts take K M B T; bytes need a "
+                          "unit (KiB MiB GiB kB MB GB); times s min h; spans are 50 (steps), 2%, 100M tokens, 30min.",
+                          0, width);
+    }
+    return rows;
+}
+
+void print_command_help(const ToolSpec& tool, const Command& command, const OptionSet& options)
+{
+    std::string text = tool.name + (command.name.empty() ? "" : " " + command.name) + ": " +
+                       (command.summary.empty() ? tool.summary : command.summary) + "\n" + usage_line(tool, command);
+    if (!command.positionals.empty()) { text += "\n"; }
+    for (const Positional& positional : command.positionals)
+    {
+        text += two_columns(positional.name, positional.help, column, width);
+    }
+    text += options.help(command.sections) + common_rows(command);
+    if (!command.examples.empty()) { text += "\nexamples\n"; }
+    for (const std::string& example : command.examples) { text += "  " + example + "\n"; }
+    print(stdout, text);
+}
+
+void print_tool_help(const ToolSpec& tool)
+{
+    std::string text = tool.name + ": " + tool.summary + "\nusage: " + tool.name + " COMMAND ...\n\ncommands\n";
+    for (const Command& command : tool.commands)
+    {
+        if (!command.name.empty()) { text += two_columns(command.name, command.summary, column, width); }
+    }
+    text += "\n" + tool.name + " COMMAND --help shows a command's options.\n";
+    print(stdout, text);
+}
+
+/// Takes the command's name off the arguments; nullptr when there is none to take and no unnamed command.
+const Command* choose_command(const ToolSpec& tool, std::vector<std::string>& arguments)
+{
+    const Command* unnamed = nullptr;
+    std::vector<std::string> names;
+    for (const Command& command : tool.commands)
+    {
+        if (command.name.empty()) { unnamed = &command; }
+        else { names.push_back(command.name); }
+        if (!command.name.empty() && !arguments.empty() && arguments[0] == command.name)
+        {
+            arguments.erase(arguments.begin());
+            return &command;
+        }
+    }
+    if (unnamed != nullptr || arguments.empty() || arguments[0][0] == '-') { return unnamed; }
+    throw UsageError(fmt::format("unknown command '{}' (commands: {}). nearest: {}", arguments[0], fmt::join(names, " "),
+                                 nearest_name(arguments[0], names)));
+}
+
+void check_positionals(const Command& command, const std::vector<std::string>& given)
+{
+    std::size_t needed = 0;
+    std::size_t allowed = 0;
+    bool unlimited = false;
+    for (const Positional& positional : command.positionals)
+    {
+        needed += static_cast<std::size_t>(positional.minimum);
+        unlimited = unlimited || positional.maximum < 0;
+        allowed += static_cast<std::size_t>(std::max(positional.maximum, 0));
+        VALIDATE(given.size() >= needed, UsageError, "{} is missing ({}). see --help", positional.name, positional.help);
+    }
+    VALIDATE(unlimited || given.size() <= allowed, UsageError,
+             "unexpected argument '{}' (an option without its dashes?). see --help", given[allowed]);
+}
+
+ExitCode run_command(const ToolSpec& tool, const Command& command, std::vector<std::string> arguments)
+{
+    OptionSet options(command.run_files);
+    if (command.declare) { command.declare(options); }
+    if (before_end_of_options(arguments, "--help") || before_end_of_options(arguments, "-h"))
+    {
+        print_command_help(tool, command, options);
+        return ExitCode::done;
+    }
+    const auto shown = std::find(arguments.begin(), std::find(arguments.begin(), arguments.end(), "--"), "--print-config");
+    const bool print_config = before_end_of_options(arguments, "--print-config");
+    if (print_config) { arguments.erase(shown); }
+    Invocation invocation;
+    invocation.tool = tool.name;
+    invocation.command = command.name;
+    invocation.options = &options;
+    invocation.positionals = options.parse(arguments);
+    if (print_config)
+    {
+        print(stdout, options.print_config());
+        return ExitCode::done;
+    }
+    check_positionals(command, invocation.positionals);
+    options.check_required();
+    options.require(command.required);
+    if (command.validate) { command.validate(); }
+    return command.run(invocation);
+}
+
+ExitCode dispatch(const ToolSpec& tool, std::vector<std::string> arguments)
+{
+    if (before_end_of_options(arguments, "--version"))
+    {
+        print(stdout, tool.name + " " + version_with_build() + "\n");
+        return ExitCode::done;
+    }
+    const Command* command = choose_command(tool, arguments);
+    if (command != nullptr) { return run_command(tool, *command, std::move(arguments)); }
+    if (before_end_of_options(arguments, "--help") || before_end_of_options(arguments, "-h"))
+    {
+        print_tool_help(tool);
+        return ExitCode::done;
+    }
+    std::vector<std::string> names;
+    for (const Command& known : tool.commands) { names.push_back(known.name); }
+    throw UsageError(fmt::format("no command given (commands: {}). see --help", fmt::join(names, " ")));
+}
+
+}  // namespace
+
+int run_tool(int argc, const char* const* argv, const ToolSpec& tool)
+{
+    ExitCode code = ExitCode::failed;
+    try
+    {
+        std::vector<std::string> arguments;
+        for (int i = 1; i < argc; ++i) { arguments.emplace_back(argv[i]); }
+        code = dispatch(tool, std::move(arguments));
+        errno = 0;
+        if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+        {
+            throw IoError(fmt::format("cannot write to standard output ({})", system_reason(errno)));
+        }
+    }
+    catch (const Error& error)
+    {
+        report(tool.name, error.what());
+        code = error.exit_code();
+    }
+    catch (const std::bad_alloc&)
+    {
+        report(tool.name, "out of memory (the system refused an allocation). close other programs or use a smaller batch");
+        code = ExitCode::failed;
+    }
+    catch (const std::exception& error)
+    {
+        report(tool.name, fmt::format("unexpected error ({}). this is a fault of {}, please report it", error.what(), tool.name));
+        code = ExitCode::failed;
+    }
+    catch (...)
+    {
+        report(tool.name, fmt::format("unexpected error of unknown type. this is a fault of {}, please report it", tool.name));
+        code = ExitCode::failed;
+    }
+    return static_cast<int>(code);
+}
+
+}  // namespace plimsoll
