@@ -26,6 +26,8 @@ struct TokenBatch
     std::int64_t num_valid = 0;       ///< sum of mask
 };
 
+/// Order of training samples. Memory: the permutation's table of at most 128 KiB, whatever the number of samples.
+/// One thread at a time; each rank has its own. `source` outlives it.
 class TokenOrder
 {
   public:
@@ -39,9 +41,10 @@ class TokenOrder
     std::int64_t sample_at(std::int64_t position) const;
     /// Reads positions [first, first + num).
     void read(std::int64_t first, std::int64_t num, TokenBatch& batch) const;
-    /// Hash over order version, seq_len and each shard's tokens, CRC and fingerprint; not the paths.
+    /// sha256 over plan_fields(): order version, seq_len, tokenizer and the content of the shards; not their paths.
     std::string plan_hash() const;
     /// Hash fields in readable form, to name the one that differs: "seq-len 256", "shards 3", ...
+    /// Their number does not depend on the number of shards.
     std::vector<std::string> plan_fields() const;
 
   private:
@@ -53,14 +56,18 @@ class TokenOrder
     mutable KeyedPermutation permutation_{0, 0, 0, 0};
 };
 
+/// The first field that differs between two results of plan_fields(), "seq-len 256 -> 512"; empty when there is none.
+std::string plan_difference(const std::vector<std::string>& old_fields, const std::vector<std::string>& new_fields);
+
 /// A fixed evaluation set: `max_tokens` labels (-1: all) from the start of the source in windows of seq_len, the last
-/// padded and masked, so that each token after the first counts exactly once.
+/// padded and masked, so that each token after the first counts exactly once. Thread-safe; `source` outlives it.
 class EvaluationSet
 {
   public:
+    /// @throws ConfigError when the source holds no label (fewer than 2 tokens)
     EvaluationSet(const TokenSource& source, std::int64_t seq_len, std::int64_t max_tokens);
     std::int64_t num_sequences() const { return num_sequences_; }
-    std::int64_t num_tokens() const { return num_tokens_; }
+    std::int64_t num_tokens() const { return num_tokens_; } ///< labels, masked ones of the shards included
     /// UTF-8 bytes per token of the source, for bits per byte.
     double bytes_per_token() const { return bytes_per_token_; }
     void read(std::int64_t first, std::int64_t num, TokenBatch& batch) const;

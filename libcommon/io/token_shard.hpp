@@ -2,6 +2,7 @@
 /// Token shards: HDF5 files of tokens with document offsets (docs/token_shards.md), and the set of them that a run reads.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,12 +25,16 @@ struct TokenShardInfo
     std::string fingerprint;        ///< sha256 of the tokenizer's definition
     std::uint32_t tokens_crc = 0;   ///< CRC32C of all tokens
     bool has_loss_mask = false;
+    std::uint32_t loss_mask_crc = 0; ///< CRC32C of the whole mask; 0 without one
+    std::int64_t file_bytes = 0;
 };
 
-/// Writes one shard: tmp, fsync, rename at finish(). Ids >= vocab are refused. Memory: bounded by one block.
+/// Writes one shard: tmp, fsync, rename at finish(). Memory: one block of 64 KiB per dataset; documents pass through unnamed
+/// temporary files beside `path`, since a contiguous dataset must be created with its final size. One thread.
 class TokenShardWriter
 {
   public:
+    /// @throws IoError
     TokenShardWriter(std::string path, std::int64_t vocab, std::string tokenizer, std::string fingerprint,
                      bool with_loss_mask = false);
     ~TokenShardWriter();
@@ -37,10 +42,13 @@ class TokenShardWriter
     TokenShardWriter& operator=(const TokenShardWriter&) = delete;
 
     /// One document with its end-of-document token; `loss_mask` (0/1 per token) only when the shard has one.
+    /// @throws FormatError for an id that is not below the vocabulary, IoError
     void add_document(const std::uint32_t* tokens, std::int64_t num_tokens, std::int64_t text_bytes,
                       const std::uint8_t* loss_mask = nullptr);
     std::int64_t num_tokens() const;
-    /// Makes the file visible. A writer destroyed without finish() leaves nothing.
+    std::int64_t num_documents() const;
+    /// Makes the file visible; once, after the last document. A writer destroyed without finish() leaves nothing.
+    /// @pre at least one document @throws IoError
     TokenShardInfo finish();
 
   private:
@@ -48,7 +56,8 @@ class TokenShardWriter
     std::unique_ptr<Impl> impl_;
 };
 
-/// Reads ranges of one shard; blocks are checked against their CRC when first touched.
+/// Reads ranges of one shard; blocks are checked against their CRC when first touched. Memory: the CRC tables (4 bytes per
+/// 64 KiB) and what a call asks for. Thread-safe after construction.
 class TokenShardReader
 {
   public:
@@ -66,17 +75,21 @@ class TokenShardReader
     /// Document ends (exclusive) in tokens and text bytes per document.
     std::vector<std::uint64_t> document_ends() const;
     std::vector<std::uint64_t> document_text_bytes() const;
+    /// Reads everything: all CRCs, ids below the vocabulary, document ends and text bytes that add up.
+    /// `on_bytes` is told how many bytes were checked since its last call.
+    void verify(const std::function<void(std::int64_t)>& on_bytes = {}) const;
 
   private:
     struct Impl;
     std::unique_ptr<Impl> impl_;
 };
 
-/// A sequence of shards read as one virtual concatenation of tokens.
+/// A sequence of shards read as one virtual concatenation of tokens. Thread-safe after construction.
 class TokenSource
 {
   public:
-    /// Opens all shards; vocab, dtype and fingerprint must agree (@throws FormatError naming both files and the field).
+    /// Opens all shards; vocab, dtype and fingerprint must agree.
+    /// @throws FormatError naming both files and the field, ConfigError for an empty list
     explicit TokenSource(const std::vector<std::string>& paths);
 
     const std::vector<TokenShardInfo>& shards() const { return infos_; }
@@ -84,6 +97,7 @@ class TokenSource
     std::int64_t text_bytes() const { return text_bytes_; }
     std::int64_t vocab() const { return infos_.front().vocab; }
     const std::string& fingerprint() const { return infos_.front().fingerprint; }
+    bool has_loss_mask() const;
     /// Tokens [begin, begin + num) of the concatenation and their loss mask (null: not wanted).
     void read(std::int64_t begin, std::int64_t num, std::int64_t* tokens, std::uint8_t* loss_mask) const;
 
