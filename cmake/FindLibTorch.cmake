@@ -54,6 +54,8 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::cpu)
     target_include_directories(LibTorch::cpu SYSTEM INTERFACE ${LibTorch_INCLUDE_DIR}
                                ${LibTorch_INCLUDE_DIR}/torch/csrc/api/include)
     target_link_libraries(LibTorch::cpu INTERFACE ${LibTorch_CPU_LIBRARY} ${LibTorch_C10_LIBRARY})
+    # Its include folder holds a newer fmt, which comes before the system's; that one's library would not match.
+    target_compile_definitions(LibTorch::cpu INTERFACE FMT_HEADER_ONLY)
     set(_link_options)
     foreach(dir IN LISTS _cuda_runtime_dirs)
         file(REAL_PATH ${dir} dir)

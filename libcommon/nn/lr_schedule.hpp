@@ -5,7 +5,7 @@
 ///     constant              lr
 ///     cosine                min_lr + (lr - min_lr) (1 + cos(pi (t - warmup) / (total - warmup))) / 2
 ///     wsd                   lr until t = total - decay, then lr + (min_lr - lr) (t - (total - decay)) / decay
-///     t >= total            min_lr (cosine, wsd)
+///     t >= total            min_lr (cosine, wsd with a decay; but a step within the warm-up always warms up)
 ///
 /// t counts updates from 1: the first update of a warm-up over w steps uses lr/w, update w uses lr, update `total` min_lr.
 

@@ -40,10 +40,9 @@ struct AttentionGrads
 struct AttentionSaved
 {
     at::Tensor x_ND;
-    at::Tensor qkv_NT;    ///< q and k rotated; with qk-norm neither normalised nor rotated (both are made again)
-    at::Tensor out_NA;    ///< attention's output before the last projection
-    at::Tensor lse_BHS;   ///< log-sum-exp of the scores: f32, or f64 in an f64 run
-    at::Tensor rstd_NG;   ///< G = H + K, only with qk-norm
+    at::Tensor qkv_NT;  ///< q and k rotated; with qk-norm neither normalised nor rotated (both are made again in backward)
+    at::Tensor out_NA;  ///< attention's output before the last projection
+    at::Tensor lse_BHS; ///< log-sum-exp of the scores: f32, or f64 in an f64 run
     std::vector<SavedTensor> tensors() const;
 };
 

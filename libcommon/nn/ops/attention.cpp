@@ -1,0 +1,318 @@
+#include "nn/ops/attention.hpp"
+
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/zeros.h>
+
+#include <cstring>
+#include <tuple>
+
+#include "nn/kernels/norm_kernels.hpp"
+#include "nn/kernels/parallel.hpp"
+#include "nn/kernels/rope_kernels.hpp"
+#include "nn/kernels/row_kernels.hpp"
+#include "nn/ops/dispatch.hpp"
+#include "nn/ops/linear.hpp"
+
+namespace plimsoll::nn
+{
+
+namespace
+{
+
+struct Shape
+{
+    std::int64_t batch, seq_len, tokens, heads, kv_heads, head_dim;
+    std::int64_t qk_heads() const { return heads + kv_heads; }
+    std::int64_t qk_columns() const { return qk_heads() * head_dim; }
+    std::int64_t qkv_columns() const { return (heads + 2 * kv_heads) * head_dim; }
+};
+
+Shape shape_of(const OpContext& ctx, const AttentionParams& params)
+{
+    EXPECT(params.kv_heads > 0 && params.heads % params.kv_heads == 0);
+    EXPECT(params.rope == nullptr || params.rope->cos_SC.size(0) >= ctx.seq_len);
+    return {ctx.batch, ctx.seq_len, ctx.batch * ctx.seq_len, params.heads, params.kv_heads, params.head_dim};
+}
+
+/// Heads [first, first + heads) of a [N, columns] buffer as [B, heads, S, E], without a copy.
+at::Tensor heads_BHSE(const Shape& shape, const at::Tensor& buffer, std::int64_t first, std::int64_t heads)
+{
+    return buffer.view({shape.batch, shape.seq_len, -1, shape.head_dim}).narrow(2, first, heads).transpose(1, 2);
+}
+
+template<class T>
+struct RopeRows
+{
+    const T* cosine = nullptr; ///< nullptr: no rotation
+    const T* sine = nullptr;
+    std::int64_t half = 0;
+};
+
+template<class T>
+RopeRows<T> rope_rows(const AttentionParams& params)
+{
+    if (params.rope == nullptr) { return {}; }
+    return {elements<T>(params.rope->cos_SC), elements<T>(params.rope->sin_SC), params.head_dim / 2};
+}
+
+/// Copies heads that start every `stride` elements to neighbouring ones, turned back by their position.
+template<class T>
+void unrotate_heads(const RopeRows<T>& rope, std::int64_t position, const T* source, std::int64_t stride, T* target,
+                    std::int64_t heads, std::int64_t head_dim)
+{
+    if (rope.cosine != nullptr)
+    {
+        kernels::rotate_heads(kernels::Rotation::inverse, source, stride, target, head_dim, heads, rope.half,
+                              rope.cosine + position * rope.half, rope.sine + position * rope.half);
+        return;
+    }
+    for (std::int64_t head = 0; head < heads; ++head)
+    {
+        std::memcpy(target + head * head_dim, source + head * stride, static_cast<std::size_t>(head_dim) * sizeof(T));
+    }
+}
+
+/// Normalises (with qk-norm, from qkv into qk) and rotates (in qk) the q and k heads of every token. Without qk-norm,
+/// qk is qkv itself.
+template<class T>
+void prepare_query_key(const AttentionParams& params, const Shape& shape, const at::Tensor& qkv_NT,
+                       const at::Tensor& qk)
+{
+    const std::int64_t qk_stride = qk.size(1);
+    const T* raw = elements<T>(qkv_NT);
+    T* prepared = mutable_elements<T>(qk);
+    const RopeRows<T> rope = rope_rows<T>(params);
+    const bool normalise = params.q_norm_weight_E.defined();
+    if (!normalise && rope.cosine == nullptr) { return; }
+    kernels::parallel_for(
+        shape.tokens, rows_per_task(shape.qk_columns()),
+        [&](std::int64_t first, std::int64_t last)
+        {
+            std::vector<T> rstd(static_cast<std::size_t>(shape.qk_heads()));
+            for (std::int64_t n = first; n < last; ++n)
+            {
+                T* row = prepared + n * qk_stride;
+                if (normalise)
+                {
+                    kernels::NormRows<T> q;
+                    q.rows = shape.heads;
+                    q.dim = shape.head_dim;
+                    q.x = raw + n * shape.qkv_columns();
+                    q.weight = elements<T>(params.q_norm_weight_E);
+                    q.rstd = rstd.data();
+                    kernels::norm_forward(q, params.qk_norm_eps, row);
+                    kernels::NormRows<T> k = q;
+                    k.rows = shape.kv_heads;
+                    k.x = q.x + shape.heads * shape.head_dim;
+                    k.weight = elements<T>(params.k_norm_weight_E);
+                    kernels::norm_forward(k, params.qk_norm_eps, row + shape.heads * shape.head_dim);
+                }
+                if (rope.cosine != nullptr)
+                {
+                    const std::int64_t offset = n % shape.seq_len * rope.half;
+                    kernels::rotate_heads(kernels::Rotation::forward, row, shape.head_dim, row, shape.head_dim,
+                                          shape.qk_heads(), rope.half, rope.cosine + offset, rope.sine + offset);
+                }
+            }
+        });
+}
+
+/// The buffer whose first columns are what attention sees as q and k.
+at::Tensor query_key_buffer(const AttentionParams& params, const Shape& shape, const at::Tensor& qkv_NT)
+{
+    if (!params.q_norm_weight_E.defined()) { return qkv_NT; }
+    const at::Tensor qk = at::empty({shape.tokens, shape.qk_columns()}, qkv_NT.options());
+    dispatch_real(qkv_NT.scalar_type(),
+                  [&](auto zero) { prepare_query_key<decltype(zero)>(params, shape, qkv_NT, qk); });
+    return qk;
+}
+
+/// Turns dq and dk back and puts dq, dk, dv beside each other.
+template<class T>
+void pack_gradients(const AttentionParams& params, const Shape& shape, const at::Tensor& dq, const at::Tensor& dk,
+                    const at::Tensor& dv, const at::Tensor& dqkv_NT)
+{
+    const RopeRows<T> rope = rope_rows<T>(params);
+    T* packed = mutable_elements<T>(dqkv_NT);
+    const auto source = [](const at::Tensor& gradient, std::int64_t b, std::int64_t s)
+    { return gradient.const_data_ptr<T>() + b * gradient.stride(0) + s * gradient.stride(2); };
+    kernels::parallel_for(shape.tokens, rows_per_task(shape.qkv_columns()),
+                          [&](std::int64_t first, std::int64_t last)
+                          {
+                              for (std::int64_t n = first; n < last; ++n)
+                              {
+                                  const std::int64_t b = n / shape.seq_len;
+                                  const std::int64_t s = n % shape.seq_len;
+                                  T* row = packed + n * shape.qkv_columns();
+                                  unrotate_heads(rope, s, source(dq, b, s), dq.stride(1), row, shape.heads,
+                                                 shape.head_dim);
+                                  row += shape.heads * shape.head_dim;
+                                  unrotate_heads(rope, s, source(dk, b, s), dk.stride(1), row, shape.kv_heads,
+                                                 shape.head_dim);
+                                  row += shape.kv_heads * shape.head_dim;
+                                  unrotate_heads(RopeRows<T>(), s, source(dv, b, s), dv.stride(1), row, shape.kv_heads,
+                                                 shape.head_dim);
+                              }
+                          });
+}
+
+/// Gradient of one of the two head norms, in place in dqkv; returns that of its weight. `first_column` is where its heads
+/// begin in a row of qkv.
+template<class T>
+at::Tensor head_norm_backward(const AttentionParams& params, const Shape& shape, const at::Tensor& weight_E,
+                              std::int64_t first_column, std::int64_t heads, const at::Tensor& qkv_NT,
+                              const at::Tensor& dqkv_NT)
+{
+    const std::int64_t dim = shape.head_dim;
+    const std::int64_t block = kernels::sum_block_rows(shape.tokens);
+    const std::int64_t blocks = (shape.tokens + block - 1) / block;
+    const at::Tensor partial_KE = at::zeros({blocks, dim}, qkv_NT.options());
+    const T* raw = elements<T>(qkv_NT) + first_column;
+    const T* weight = elements<T>(weight_E);
+    T* gradient_rows = mutable_elements<T>(dqkv_NT) + first_column;
+    T* partial = mutable_elements<T>(partial_KE);
+    kernels::parallel_blocks(shape.tokens, block,
+                             [&](std::int64_t first, std::int64_t last)
+                             {
+                                 std::vector<T> rstd(static_cast<std::size_t>(heads));
+                                 std::vector<T> normalised(static_cast<std::size_t>(heads * dim));
+                                 for (std::int64_t n = first; n < last; ++n)
+                                 {
+                                     kernels::NormRows<T> rows;
+                                     rows.rows = heads;
+                                     rows.dim = dim;
+                                     rows.x = raw + n * shape.qkv_columns();
+                                     rows.weight = weight;
+                                     rows.rstd = rstd.data();
+                                     kernels::norm_forward(rows, params.qk_norm_eps, normalised.data());
+                                     kernels::NormGradient<T> gradient;
+                                     gradient.dy = gradient_rows + n * shape.qkv_columns();
+                                     gradient.dx = gradient_rows + n * shape.qkv_columns();
+                                     gradient.dweight = partial + first / block * dim;
+                                     kernels::norm_backward(rows, gradient);
+                                 }
+                             });
+    const at::Tensor dweight_E = at::zeros({dim}, qkv_NT.options());
+    kernels::add_partial_sums(partial, blocks, dim, dim, mutable_elements<T>(dweight_E));
+    return dweight_E;
+}
+
+at::Tensor rows_contiguous(const at::Tensor& gradient_BHSE)
+{
+    return gradient_BHSE.stride(3) == 1 ? gradient_BHSE : gradient_BHSE.contiguous();
+}
+
+template<class T>
+void add_norm_gradient(const at::Tensor& sum_E, const at::Tensor& gradient_E)
+{
+    if (!gradient_E.defined()) { return; }
+    T* gradient = mutable_elements<T>(gradient_E);
+    kernels::add_vectors(elements<T>(sum_E), gradient, gradient, gradient_E.numel());
+}
+
+}  // namespace
+
+std::vector<SavedTensor> AttentionSaved::tensors() const
+{
+    return {{"x", x_ND}, {"qkv", qkv_NT}, {"attn_out", out_NA}, {"lse", lse_BHS}};
+}
+
+std::vector<SavedTensor> AttentionPending::tensors() const
+{
+    std::vector<SavedTensor> list = {{"x", x_ND}, {"dqkv", dqkv_NT}, {"attn_out", out_NA}, {"dy", dy_ND}};
+    if (dq_norm_weight_E.defined())
+    {
+        list.push_back({"dq_norm", dq_norm_weight_E});
+        list.push_back({"dk_norm", dk_norm_weight_E});
+    }
+    return list;
+}
+
+AttentionForward attention_forward(const OpContext& ctx, const AttentionParams& params, const at::Tensor& x_ND)
+{
+    const Shape shape = shape_of(ctx, params);
+    EXPECT(x_ND.dim() == 2 && x_ND.size(0) == shape.tokens);
+    AttentionForward result;
+    AttentionSaved& saved = result.saved;
+    saved.x_ND = x_ND;
+    saved.qkv_NT = project(x_ND, params.qkv_weight_TD, params.qkv_bias_T);
+    const at::Tensor qk = query_key_buffer(params, shape, saved.qkv_NT);
+    if (!params.q_norm_weight_E.defined())
+    {
+        dispatch_real(x_ND.scalar_type(), [&](auto zero)
+                      { prepare_query_key<decltype(zero)>(params, shape, saved.qkv_NT, saved.qkv_NT); });
+    }
+    at::Tensor out_BHSE;
+    std::tie(out_BHSE, saved.lse_BHS) = at::_scaled_dot_product_flash_attention_for_cpu(
+        heads_BHSE(shape, qk, 0, shape.heads), heads_BHSE(shape, qk, shape.heads, shape.kv_heads),
+        heads_BHSE(shape, saved.qkv_NT, shape.qk_heads(), shape.kv_heads), 0.0, true);
+    saved.out_NA = out_BHSE.transpose(1, 2).reshape({shape.tokens, shape.heads * shape.head_dim});
+    result.y_ND = project(saved.out_NA, params.o_weight_DA, params.o_bias_D);
+    return result;
+}
+
+AttentionBackward attention_backward_input(const OpContext& ctx, const AttentionParams& params, AttentionSaved&& saved,
+                                           const at::Tensor& dy_ND)
+{
+    const Shape shape = shape_of(ctx, params);
+    const AttentionSaved consumed = std::move(saved);
+    AttentionBackward result;
+    AttentionPending& pending = result.pending;
+    pending.dqkv_NT = at::empty({shape.tokens, shape.qkv_columns()}, dy_ND.options());
+    {
+        const at::Tensor dout_NA = at::mm(dy_ND, params.o_weight_DA);
+        const at::Tensor qk = query_key_buffer(params, shape, consumed.qkv_NT);
+        auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+            heads_BHSE(shape, dout_NA, 0, shape.heads), heads_BHSE(shape, qk, 0, shape.heads),
+            heads_BHSE(shape, qk, shape.heads, shape.kv_heads),
+            heads_BHSE(shape, consumed.qkv_NT, shape.qk_heads(), shape.kv_heads),
+            heads_BHSE(shape, consumed.out_NA, 0, shape.heads), consumed.lse_BHS, 0.0, true);
+        const at::Tensor dq_BHSE = rows_contiguous(dq);
+        const at::Tensor dk_BHSE = rows_contiguous(dk);
+        const at::Tensor dv_BHSE = rows_contiguous(dv);
+        dispatch_real(dy_ND.scalar_type(), [&](auto zero)
+                      { pack_gradients<decltype(zero)>(params, shape, dq_BHSE, dk_BHSE, dv_BHSE, pending.dqkv_NT); });
+    }
+    if (params.q_norm_weight_E.defined())
+    {
+        dispatch_real(dy_ND.scalar_type(),
+                      [&](auto zero)
+                      {
+                          using T = decltype(zero);
+                          pending.dq_norm_weight_E = head_norm_backward<T>(
+                              params, shape, params.q_norm_weight_E, 0, shape.heads, consumed.qkv_NT, pending.dqkv_NT);
+                          pending.dk_norm_weight_E = head_norm_backward<T>(
+                              params, shape, params.k_norm_weight_E, shape.heads * shape.head_dim, shape.kv_heads,
+                              consumed.qkv_NT, pending.dqkv_NT);
+                      });
+    }
+    pending.x_ND = consumed.x_ND;
+    pending.out_NA = consumed.out_NA;
+    pending.dy_ND = dy_ND;
+    result.dx_ND = at::mm(pending.dqkv_NT, params.qkv_weight_TD);
+    return result;
+}
+
+void attention_backward_weight(const OpContext&, AttentionPending&& pending, AttentionGrads& grads)
+{
+    const AttentionPending consumed = std::move(pending);
+    add_weight_gradient(consumed.out_NA, consumed.dy_ND, grads.o_weight_DA);
+    add_bias_gradient(consumed.dy_ND, grads.o_bias_D);
+    add_weight_gradient(consumed.x_ND, consumed.dqkv_NT, grads.qkv_weight_TD);
+    add_bias_gradient(consumed.dqkv_NT, grads.qkv_bias_T);
+    if (consumed.dq_norm_weight_E.defined())
+    {
+        dispatch_real(consumed.dq_norm_weight_E.scalar_type(),
+                      [&](auto zero)
+                      {
+                          using T = decltype(zero);
+                          add_norm_gradient<T>(consumed.dq_norm_weight_E, grads.q_norm_weight_E);
+                          add_norm_gradient<T>(consumed.dk_norm_weight_E, grads.k_norm_weight_E);
+                      });
+    }
+}
+
+}  // namespace plimsoll::nn

@@ -1,0 +1,120 @@
+#include "nn/ops/embedding.hpp"
+
+#include <ATen/ops/empty.h>
+
+#include <cstring>
+
+#include "nn/kernels/parallel.hpp"
+#include "nn/kernels/row_kernels.hpp"
+#include "nn/ops/dispatch.hpp"
+
+namespace plimsoll::nn
+{
+
+namespace
+{
+
+void check_ids(const std::int64_t* ids, std::int64_t count, std::int64_t vocab)
+{
+    for (std::int64_t n = 0; n < count; ++n)
+    {
+        VALIDATE(ids[n] >= 0 && ids[n] < vocab, FormatError,
+                 "token id {} is outside the vocabulary of {} (data of another tokenizer?)", ids[n], vocab);
+    }
+}
+
+template<class T>
+void look_up(const EmbeddingParams& params, const at::Tensor& ids_N, std::int64_t seq_len, const at::Tensor& y_ND)
+{
+    const std::int64_t dim = y_ND.size(1);
+    const std::int64_t* ids = elements<std::int64_t>(ids_N);
+    const T* tokens = elements<T>(params.tokens_VD);
+    const T* positions = optional_elements<T>(params.positions_PD);
+    T* y = mutable_elements<T>(y_ND);
+    kernels::parallel_for(y_ND.size(0), rows_per_task(dim),
+                          [&](std::int64_t first, std::int64_t last)
+                          {
+                              for (std::int64_t n = first; n < last; ++n)
+                              {
+                                  const T* row = tokens + ids[n] * dim;
+                                  T* out = y + n * dim;
+                                  if (positions == nullptr)
+                                  {
+                                      std::memcpy(out, row, static_cast<std::size_t>(dim) * sizeof(T));
+                                  }
+                                  else { kernels::add_vectors(row, positions + n % seq_len * dim, out, dim); }
+                              }
+                          });
+}
+
+/// Threads share the columns, not the rows: each adds all rows in token order, so that no two write to one element and
+/// the order of additions is always the same.
+template<class T, class TargetRow>
+void add_rows_in_order(const at::Tensor& dy_ND, const at::Tensor& gradient, const TargetRow& target_row)
+{
+    const std::int64_t num_rows = dy_ND.size(0);
+    const std::int64_t dim = dy_ND.size(1);
+    const T* dy = elements<T>(dy_ND);
+    T* sum = mutable_elements<T>(gradient);
+    constexpr std::int64_t columns_per_task = 64;
+    kernels::parallel_for(dim, columns_per_task,
+                          [&](std::int64_t first, std::int64_t last)
+                          {
+                              for (std::int64_t n = 0; n < num_rows; ++n)
+                              {
+                                  T* out = sum + target_row(n) * dim + first;
+                                  kernels::add_vectors(dy + n * dim + first, out, out, last - first);
+                              }
+                          });
+}
+
+}  // namespace
+
+std::vector<SavedTensor> EmbeddingSaved::tensors() const { return {{"ids", ids_N}}; }
+
+std::vector<SavedTensor> EmbeddingPending::tensors() const { return {{"ids", ids_N}, {"dy", dy_ND}}; }
+
+EmbeddingForward embedding_forward(const OpContext& ctx, const EmbeddingParams& params, const at::Tensor& ids)
+{
+    EXPECT(ids.numel() == ctx.batch * ctx.seq_len);
+    EXPECT(!params.positions_PD.defined() || params.positions_PD.size(0) >= ctx.seq_len);
+    check_ids(elements<std::int64_t>(ids), ids.numel(), params.tokens_VD.size(0));
+    EmbeddingForward result;
+    result.saved.ids_N = ids.view({ids.numel()});
+    result.y_ND = at::empty({ids.numel(), params.tokens_VD.size(1)}, params.tokens_VD.options());
+    dispatch_real(result.y_ND.scalar_type(), [&](auto zero)
+                  { look_up<decltype(zero)>(params, result.saved.ids_N, ctx.seq_len, result.y_ND); });
+    return result;
+}
+
+EmbeddingPending embedding_backward_input(const OpContext&, EmbeddingSaved&& saved, const at::Tensor& dy_ND)
+{
+    EmbeddingPending pending;
+    pending.ids_N = std::move(saved.ids_N);
+    pending.dy_ND = dy_ND;
+    return pending;
+}
+
+void embedding_backward_weight(const OpContext& ctx, EmbeddingPending&& pending, EmbeddingGrads& grads)
+{
+    const EmbeddingPending consumed = std::move(pending);
+    const std::int64_t* ids = elements<std::int64_t>(consumed.ids_N);
+    const std::int64_t seq_len = ctx.seq_len;
+    EXPECT(consumed.dy_ND.size(0) == consumed.ids_N.numel());
+    dispatch_real(consumed.dy_ND.scalar_type(),
+                  [&](auto zero)
+                  {
+                      using T = decltype(zero);
+                      if (grads.tokens_VD.defined())
+                      {
+                          add_rows_in_order<T>(consumed.dy_ND, grads.tokens_VD, [ids](std::int64_t n) { return ids[n]; });
+                      }
+                      if (grads.positions_PD.defined())
+                      {
+                          add_rows_in_order<T>(consumed.dy_ND, grads.positions_PD,
+                                               [seq_len](std::int64_t n) { return n % seq_len; });
+                      }
+                  });
+}
+
+}  // namespace plimsoll::nn

@@ -1,0 +1,88 @@
+#include "nn/ops/linear.hpp"
+
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/t.h>
+#include <ATen/ops/zeros.h>
+
+#include "nn/kernels/parallel.hpp"
+#include "nn/kernels/row_kernels.hpp"
+#include "nn/ops/dispatch.hpp"
+
+namespace plimsoll::nn
+{
+
+namespace
+{
+
+template<class T>
+void add_column_sums(const at::Tensor& dy_NO, const at::Tensor& dbias_O)
+{
+    const std::int64_t num_rows = dy_NO.size(0);
+    const std::int64_t columns = dy_NO.size(1);
+    const std::int64_t block = kernels::sum_block_rows(num_rows);
+    const std::int64_t blocks = (num_rows + block - 1) / block;
+    const at::Tensor partial_KO = at::zeros({blocks, columns}, dy_NO.options());
+    const T* dy = elements<T>(dy_NO);
+    T* partial = mutable_elements<T>(partial_KO);
+    kernels::parallel_blocks(num_rows, block,
+                             [&](std::int64_t first, std::int64_t last)
+                             {
+                                 kernels::add_rows(dy + first * columns, last - first, columns, columns,
+                                                   partial + first / block * columns);
+                             });
+    kernels::add_partial_sums(partial, blocks, columns, columns, mutable_elements<T>(dbias_O));
+}
+
+}  // namespace
+
+std::vector<SavedTensor> LinearSaved::tensors() const { return {{"x", x_NI}}; }
+
+std::vector<SavedTensor> LinearPending::tensors() const { return {{"x", x_NI}, {"dy", dy_NO}}; }
+
+at::Tensor project(const at::Tensor& x_NI, const at::Tensor& weight_OI, const at::Tensor& bias_O)
+{
+    if (bias_O.defined()) { return at::addmm(bias_O, x_NI, at::t(weight_OI)); }
+    return at::mm(x_NI, at::t(weight_OI));
+}
+
+void add_weight_gradient(const at::Tensor& x_NI, const at::Tensor& dy_NO, const at::Tensor& dweight_OI)
+{
+    if (!dweight_OI.defined()) { return; }
+    at::Tensor sum_OI = dweight_OI;
+    at::addmm_out(sum_OI, sum_OI, at::t(dy_NO), x_NI);
+}
+
+void add_bias_gradient(const at::Tensor& dy_NO, const at::Tensor& dbias_O)
+{
+    if (!dbias_O.defined()) { return; }
+    EXPECT(dy_NO.dim() == 2 && dbias_O.numel() == dy_NO.size(1));
+    dispatch_real(dy_NO.scalar_type(), [&](auto zero) { add_column_sums<decltype(zero)>(dy_NO, dbias_O); });
+}
+
+LinearForward linear_forward(const OpContext&, const LinearParams& params, const at::Tensor& x_NI)
+{
+    LinearForward result;
+    result.y_NO = project(x_NI, params.weight_OI, params.bias_O);
+    result.saved.x_NI = x_NI;
+    return result;
+}
+
+LinearBackward linear_backward_input(const OpContext&, const LinearParams& params, LinearSaved&& saved,
+                                     const at::Tensor& dy_NO)
+{
+    LinearBackward result;
+    result.dx_NI = at::mm(dy_NO, params.weight_OI);
+    result.pending.x_NI = std::move(saved.x_NI);
+    result.pending.dy_NO = dy_NO;
+    return result;
+}
+
+void linear_backward_weight(const OpContext&, LinearPending&& pending, LinearGrads& grads)
+{
+    const LinearPending consumed = std::move(pending);
+    add_weight_gradient(consumed.x_NI, consumed.dy_NO, grads.weight_OI);
+    add_bias_gradient(consumed.dy_NO, grads.bias_O);
+}
+
+}  // namespace plimsoll::nn

@@ -1,0 +1,115 @@
+#include "nn/ops/mlp.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+
+#include "nn/kernels/activation_kernels.hpp"
+#include "nn/kernels/parallel.hpp"
+#include "nn/ops/dispatch.hpp"
+#include "nn/ops/linear.hpp"
+
+namespace plimsoll::nn
+{
+
+namespace
+{
+
+kernels::GeluKind gelu_kind(Activation activation)
+{
+    return activation == Activation::gelu_erf ? kernels::GeluKind::erf : kernels::GeluKind::tanh;
+}
+
+std::int64_t ffn_of(Activation activation, std::int64_t pre_columns)
+{
+    return activation == Activation::swiglu ? pre_columns / 2 : pre_columns;
+}
+
+template<class T>
+void activate(Activation activation, const at::Tensor& pre_NG, const at::Tensor& act_NF)
+{
+    const std::int64_t ffn = act_NF.size(1);
+    const std::int64_t pre_columns = pre_NG.size(1);
+    const T* pre = elements<T>(pre_NG);
+    T* act = mutable_elements<T>(act_NF);
+    kernels::parallel_for(pre_NG.size(0), rows_per_task(pre_columns),
+                          [&](std::int64_t first, std::int64_t last)
+                          {
+                              for (std::int64_t n = first; n < last; ++n)
+                              {
+                                  const T* in = pre + n * pre_columns;
+                                  T* out = act + n * ffn;
+                                  if (activation == Activation::swiglu) { kernels::swiglu_forward(in, out, ffn); }
+                                  else { kernels::gelu_forward(gelu_kind(activation), in, out, ffn); }
+                              }
+                          });
+}
+
+/// GELU: pre becomes the output, dact the gradient of pre. SwiGLU: the other way round, since only pre is wide enough.
+template<class T>
+void activation_backward(Activation activation, const at::Tensor& pre_NG, const at::Tensor& dact_NF)
+{
+    const std::int64_t ffn = dact_NF.size(1);
+    const std::int64_t pre_columns = pre_NG.size(1);
+    T* pre = mutable_elements<T>(pre_NG);
+    T* dact = mutable_elements<T>(dact_NF);
+    kernels::parallel_for(pre_NG.size(0), rows_per_task(pre_columns),
+                          [&](std::int64_t first, std::int64_t last)
+                          {
+                              for (std::int64_t n = first; n < last; ++n)
+                              {
+                                  T* in = pre + n * pre_columns;
+                                  T* gradient = dact + n * ffn;
+                                  if (activation == Activation::swiglu) { kernels::swiglu_backward(in, gradient, ffn); }
+                                  else { kernels::gelu_backward(gelu_kind(activation), in, gradient, ffn); }
+                              }
+                          });
+}
+
+}  // namespace
+
+std::vector<SavedTensor> MlpSaved::tensors() const { return {{"x", x_ND}, {"pre", pre_NG}}; }
+
+std::vector<SavedTensor> MlpPending::tensors() const
+{
+    return {{"x", x_ND}, {"dpre", dpre_NG}, {"act", act_NF}, {"dy", dy_ND}};
+}
+
+MlpForward mlp_forward(const OpContext&, const MlpParams& params, const at::Tensor& x_ND)
+{
+    MlpForward result;
+    result.saved.x_ND = x_ND;
+    result.saved.pre_NG = project(x_ND, params.in_weight_GD, params.in_bias_G);
+    const at::Tensor& pre_NG = result.saved.pre_NG;
+    const at::Tensor act_NF = at::empty({pre_NG.size(0), ffn_of(params.activation, pre_NG.size(1))}, pre_NG.options());
+    dispatch_real(pre_NG.scalar_type(),
+                  [&](auto zero) { activate<decltype(zero)>(params.activation, pre_NG, act_NF); });
+    result.y_ND = project(act_NF, params.down_weight_DF, params.down_bias_D);
+    return result;
+}
+
+MlpBackward mlp_backward_input(const OpContext&, const MlpParams& params, MlpSaved&& saved, const at::Tensor& dy_ND)
+{
+    at::Tensor pre_NG = std::move(saved.pre_NG);
+    at::Tensor dact_NF = at::mm(dy_ND, params.down_weight_DF);
+    dispatch_real(pre_NG.scalar_type(),
+                  [&](auto zero) { activation_backward<decltype(zero)>(params.activation, pre_NG, dact_NF); });
+    const bool gated = params.activation == Activation::swiglu;
+    MlpBackward result;
+    result.pending.dpre_NG = gated ? pre_NG : dact_NF;
+    result.pending.act_NF = gated ? dact_NF : pre_NG;
+    result.pending.x_ND = std::move(saved.x_ND);
+    result.pending.dy_ND = dy_ND;
+    result.dx_ND = at::mm(result.pending.dpre_NG, params.in_weight_GD);
+    return result;
+}
+
+void mlp_backward_weight(const OpContext&, MlpPending&& pending, MlpGrads& grads)
+{
+    const MlpPending consumed = std::move(pending);
+    add_weight_gradient(consumed.act_NF, consumed.dy_ND, grads.down_weight_DF);
+    add_bias_gradient(consumed.dy_ND, grads.down_bias_D);
+    add_weight_gradient(consumed.x_ND, consumed.dpre_NG, grads.in_weight_GD);
+    add_bias_gradient(consumed.dpre_NG, grads.in_bias_G);
+}
+
+}  // namespace plimsoll::nn
