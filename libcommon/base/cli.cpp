@@ -94,6 +94,19 @@ void OptionSet::add_peer_hint(std::string name, std::string answer)
 
 void OptionSet::on_parsed(std::function<void()> hook) { hooks_.push_back(std::move(hook)); }
 
+void OptionSet::set_derived(const std::string& name, std::string value, std::string where)
+{
+    Option& option = at(name);
+    option.canonical_ = std::move(value);
+    option.origin_.where = std::move(where);
+}
+
+void OptionSet::use_sections(std::vector<std::string> sections)
+{
+    all_used_ = false;
+    used_sections_ = std::move(sections);
+}
+
 void OptionSet::ensure_section(const std::string& section)
 {
     if (std::find(section_order_.begin(), section_order_.end(), section) != section_order_.end()) { return; }
@@ -398,7 +411,13 @@ std::vector<std::string> OptionSet::parse(const std::vector<std::string>& argume
     for (const auto& option : options_)
     {
         const auto found = merged.find(option->name());
-        if (found != merged.end()) { option->set(found->second); }
+        if (found == merged.end()) { continue; }
+        OptionValue value = found->second;
+        const std::string section = option->section_.substr(0, option->section_.find('.'));
+        const bool used = all_used_ || section.empty() ||
+                          std::find(used_sections_.begin(), used_sections_.end(), section) != used_sections_.end();
+        value.use = used ? Use::needed : Use::unused;
+        option->set(value);
     }
     for (const auto& hook : hooks_) { hook(); }
     return positionals;

@@ -35,6 +35,9 @@ struct ValueOrigin
     std::string where = "default"; ///< "default", "demo.ini:12", "PLIMSOLL_LAYOUT_TP", "--tp"
 };
 
+/// Whether the tool uses a value: files named by an unused one need not exist.
+enum class Use { needed, unused };
+
 /// What a setter gets.
 struct OptionValue
 {
@@ -42,6 +45,7 @@ struct OptionValue
     std::vector<std::string> words; ///< list items
     ValueOrigin origin;
     std::string directory;          ///< absolute; a relative path is relative to it
+    Use use = Use::needed;
 };
 
 /// Stores a value and returns its canonical text: equal values have equal texts, and the text parses back to the value.
@@ -150,6 +154,11 @@ class OptionSet
     void add_peer_hint(std::string name, std::string answer);
     /// Runs after all values are set, in the order added: values that depend on others.
     void on_parsed(std::function<void()> hook);
+    /// For hooks: the value that an option without one takes ("runs/demo" from "run.name").
+    void set_derived(const std::string& name, std::string value, std::string where);
+    /// The sections that the tool uses, [data.NAME] through "data". Values of others are checked, but their files need not
+    /// exist: plimsoll-shard reads a run file whose shards it is about to write. Without this call all are used.
+    void use_sections(std::vector<std::string> sections);
 
     /// Reads all sources; `arguments` without the program's name. Returns the positional arguments.
     /// @throws UsageError, ConfigError
@@ -198,6 +207,8 @@ class OptionSet
     std::vector<std::unique_ptr<Option>> options_;
     std::vector<std::pair<std::string, std::function<void(OptionSet&, const std::string&)>>> named_sections_;
     std::vector<std::string> section_order_;
+    bool all_used_ = true;
+    std::vector<std::string> used_sections_;
     std::map<std::string, std::string> peer_hints_;
     std::vector<std::function<void()>> hooks_;
     std::vector<std::string> run_files_;
@@ -211,7 +222,7 @@ std::string resolve_path(const std::string& path, const std::string& directory);
 /// Sorted matches of a glob, or the path itself when it has no wildcard or exists as written.
 /// @throws ConfigError when nothing matches
 std::vector<std::string> expand_glob(const std::string& pattern);
-/// The words of a value as absolute paths, globs expanded, each file once.
+/// The words of a value as absolute paths, globs expanded, each file once. A glob of an unused value may match nothing.
 std::vector<std::string> expand_paths(const OptionValue& value);
 
 }  // namespace plimsoll

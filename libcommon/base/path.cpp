@@ -68,9 +68,15 @@ std::vector<std::string> expand_paths(const OptionValue& value)
             add(std::move(path));
             continue;
         }
-        for (std::string& match : expand_glob(resolve_path(word, without_wildcards(value.directory))))
+        const std::string pattern = resolve_path(word, without_wildcards(value.directory));
+        try
         {
-            add(std::move(match));
+            for (std::string& match : expand_glob(pattern)) { add(std::move(match)); }
+        }
+        catch (const ConfigError&)
+        {
+            if (value.use == Use::needed) { throw; }
+            add(std::move(path));
         }
     }
     return result;

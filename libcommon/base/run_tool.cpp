@@ -134,6 +134,7 @@ ExitCode run_command(const ToolSpec& tool, const Command& command, std::vector<s
 {
     OptionSet options(command.run_files);
     if (command.declare) { command.declare(options); }
+    options.use_sections(command.sections);
     if (before_end_of_options(arguments, "--help") || before_end_of_options(arguments, "-h"))
     {
         print_command_help(tool, command, options);

@@ -49,7 +49,8 @@ struct Command
     std::string name;                              ///< empty: the tool's only command
     std::string summary;                           ///< one line, for --help
     RunFiles run_files = RunFiles::accepted;       ///< refused: no --config
-    std::vector<std::string> sections;             ///< run-file sections that it uses; --help shows these
+    std::vector<std::string> sections;             ///< run-file sections that it uses: --help shows these; see
+                                                   ///< OptionSet::use_sections()
     std::vector<std::string> required;             ///< keys that must be set: "train.lr"
     std::vector<Positional> positionals;
     std::vector<std::string> examples;             ///< whole command lines
