@@ -7,22 +7,6 @@ namespace plimsoll
 namespace
 {
 
-const char* kind_name(ActionKind kind)
-{
-    switch (kind)
-    {
-        case ActionKind::forward: return "forward";
-        case ActionKind::backward: return "backward";
-        case ActionKind::backward_input: return "backward_input";
-        case ActionKind::backward_weight: return "backward_weight";
-        case ActionKind::send_activation: return "send_activation";
-        case ActionKind::recv_activation: return "recv_activation";
-        case ActionKind::send_gradient: return "send_gradient";
-        case ActionKind::recv_gradient: return "recv_gradient";
-    }
-    return "unknown action";
-}
-
 const std::function<void(const Action&)>& callback_for(const ScheduleCallbacks& callbacks, ActionKind kind)
 {
     switch (kind)
@@ -43,7 +27,7 @@ const std::function<void(const Action&)>& callback_for(const ScheduleCallbacks& 
 
 std::string describe(const Action& action)
 {
-    std::string text = fmt::format("{} of micro-batch {}", kind_name(action.kind), action.micro_batch);
+    std::string text = fmt::format("{} of micro-batch {}", action_kind_name(action.kind), action.micro_batch);
     if (action.chunk != 0) { text += fmt::format(" chunk {}", action.chunk); }
     return text;
 }

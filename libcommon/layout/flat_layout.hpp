@@ -4,9 +4,25 @@
 /// A unit is one contiguous buffer. Inside a unit: canonical local tensors ordered (decay, no_decay, frozen), each
 /// fuse group and each tensor outside one aligned to 256 B, the unit padded to dp shards x 256 B. Alignment and
 /// vocabulary padding are gaps without a box: zero, outside norm and digest. The same at every ZeRO stage. Offsets are in
-/// elements. The shard of dp rank r is [r, r+1) * unit elements / shards.
+/// elements. The shard of dp rank r is [r, r+1) * unit elements / shards. All functions are pure.
 ///
-/// Worked example (also a test): see flat_layout_test.cpp.
+/// Worked example (a test: FlatLayout.WorkedExample): block 0 of a llama with D 6, H 3, K 1, E 2, F 10 in fp32 (256 B = 64
+/// elements) on tp 1, dp 3. q, k, v lie without a gap, so that they are one view [(3 + 2) 2, 6] at 0.
+///
+///     offset  elements  tensor                       shape
+///          0        36  layers.0.attn.q_proj.weight  [6, 6]    decay
+///         36        12  layers.0.attn.k_proj.weight  [2, 6]
+///         48        12  layers.0.attn.v_proj.weight  [2, 6]
+///         64        36  layers.0.attn.o_proj.weight  [6, 6]
+///        128        60  layers.0.mlp.gate_proj.weight [10, 6]
+///        188        60  layers.0.mlp.up_proj.weight  [10, 6]
+///        256        60  layers.0.mlp.down_proj.weight [6, 10]
+///        320         6  layers.0.input_norm.weight   [6]       no_decay: decay_elements = 320
+///        384         6  layers.0.mlp_norm.weight     [6]
+///        448            frozen_begin; the unit ends at 576 = 3 x 192, a multiple of 3 x 64
+///
+/// Under zero 1 the shards end at 192 and 384: dp rank 0 holds of up_proj's optimizer state the box [0:1, 0:4], rank 1 the
+/// boxes [0:1, 4:6] and [1:10, 0:6]; rank 2 holds mlp_norm alone.
 
 #include <cstdint>
 #include <string>
@@ -47,11 +63,12 @@ struct FlatUnit
     std::vector<FlatTensor> tensors;
     std::int64_t num_elements = 0;       ///< with padding: a multiple of shards * 256 B
     std::int64_t shard_elements = 0;     ///< num_elements / shards
-    std::int64_t decay_elements = 0;     ///< [0, decay_elements) is the decay group, then no_decay up to frozen_begin
-    std::int64_t frozen_begin = 0;
+    std::int64_t decay_elements = 0;     ///< [0, decay_elements) is the decay group, then no_decay up to frozen_begin;
+    std::int64_t frozen_begin = 0;       ///< both with their alignment gaps, the unit's own padding excluded
 };
 
-/// All units of one rank (its pipeline stage and tp slice), in unit order.
+/// All units of one rank (its pipeline stage and tp slice), in unit order: tied_embedding, embedding, blocks, head. A tied
+/// embedding stands on the first and the last stage.
 struct FlatLayout
 {
     std::int64_t element_bytes = 4;
@@ -59,12 +76,14 @@ struct FlatLayout
     std::vector<FlatUnit> units;
 
     std::int64_t num_elements() const;
+    /// nullptr when this rank holds no such tensor.
+    const FlatTensor* find(const std::string& name) const;
     /// @throws InternalError when this rank holds no such tensor.
     const FlatTensor& tensor(const std::string& name) const;
     const FlatUnit& unit_of(const std::string& name) const;
 };
 
-/// @pre validate(layout, model, layout.world()) is empty. `element_bytes` is that of the parameters' type.
+/// @pre validate(layout, model, layout.world()) is empty. `element_bytes` is that of the parameters' type, a divisor of 256.
 FlatLayout make_flat_layout(const ModelSpec& model, const ParallelLayout& layout,
                             const MeshCoordinate& coordinate, std::int64_t element_bytes);
 
@@ -79,7 +98,9 @@ StageRange stage_layers(const ModelSpec& model, const ParallelLayout& layout, st
 /// A range of a rank's local flat storage and the box of the global tensor that it holds.
 struct OwnedBox
 {
-    std::int64_t local_offset = 0; ///< elements from the start of the unit (parameters) or of the shard (optimizer state)
+    /// Elements from the start of the unit (parameters, and optimizer state at zero 0) or of the rank's shard (optimizer state
+    /// from zero 1 on). The box lies there in C order without gaps.
+    std::int64_t local_offset = 0;
     Box box;
 };
 
@@ -90,9 +111,15 @@ enum class StateKind
 };
 
 /// Who owns what: trainer, planner, checkpoint writer and resharder all ask this. A flat range of an n-dimensional
-/// tensor is at most 2n-1 boxes. Empty when this coordinate holds nothing of the tensor.
+/// tensor is at most 2n-1 boxes. Empty when this coordinate holds nothing of the tensor. `flat` is that of `coordinate`.
 std::vector<OwnedBox> boxes_of(const FlatLayout& flat, const ParallelLayout& layout, const MeshCoordinate& coordinate,
                                const std::string& tensor, StateKind state);
+
+/// Which copy of its boxes of `tensor` this coordinate holds; 0 for exactly one holder of each element: it counts in norm and
+/// digest and is written to a checkpoint. Copies arise from replicas over tp, shared KV heads, dp (unless sharded), cp, and the
+/// two stages of a tied embedding (the first is copy 0). @pre the coordinate's stage holds the tensor
+std::int64_t replica_index(const FlatLayout& flat, const ParallelLayout& layout, const MeshCoordinate& coordinate,
+                           const std::string& tensor, StateKind state);
 
 /// Decomposes the flat range [begin, end) of a row-major tensor of `shape` into at most 2n-1 boxes, in order.
 std::vector<Box> boxes_of_flat_range(const std::vector<std::int64_t>& shape, std::int64_t begin, std::int64_t end);

@@ -11,6 +11,7 @@ namespace plimsoll
 enum class ActionKind
 {
     forward,         ///< F
+    backward,        ///< B and W at once, operation by operation: nothing is kept between the halves
     backward_input,  ///< B
     backward_weight, ///< W
     send_activation,
@@ -37,14 +38,23 @@ struct PipelineSchedule
     std::vector<std::vector<Action>> stages; ///< one list per stage
 };
 
-/// Forward, backward-input, backward-weight of each micro-batch in turn: the schedule of a single stage.
+/// Forward and plain backward of each micro-batch in turn: the schedule of a single stage.
 PipelineSchedule make_single_stage_schedule(std::int64_t num_micro_batches);
 
-/// Checks order (F before B before W, each exactly once), matching sends and receives, and freedom from deadlock, without
-/// running. Returns all faults; empty when the schedule is sound.
+/// Checks without running: order (F before B before W, each exactly once for every micro-batch and chunk; `backward`
+/// stands for both B and W), sends and receives that match, and freedom from deadlock. Returns all faults, each naming
+/// stage, action and micro-batch; empty when the schedule is sound.
+///
+/// Chunk c of stage s of S is virtual stage c S + s. Neighbouring virtual stages on different stages exchange one activation
+/// and one gradient per micro-batch. A send never waits; a receive waits for its message; messages between two stages
+/// arrive in the order sent, so they must be received in that order.
 std::vector<std::string> verify_schedule(const PipelineSchedule& schedule);
 
-/// Most micro-batches whose forward is done and whose backward_weight is not, on a stage.
+/// Most (micro-batch, chunk) pairs whose forward is done and whose backward or backward_weight is not, on a stage.
+/// @pre 0 <= stage < number of stages
 std::int64_t max_in_flight(const PipelineSchedule& schedule, std::int64_t stage);
+
+/// "backward_input", for messages and traces.
+const char* action_kind_name(ActionKind kind);
 
 }  // namespace plimsoll
