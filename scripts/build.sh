@@ -14,11 +14,12 @@ if [ -n "${LibTorch_ROOT:-}" ]; then
 else
     settings+=("-DLibTorch_ROOT=$BUILD/libtorch")
 fi
+[ ! -x "$BUILD/oracles/bin/python" ] || settings+=("-DPLIMSOLL_PYTHON=$BUILD/oracles/bin/python")
 [ -z "${WITH_TORCH:-}" ] || settings+=("-DWITH_TORCH=$WITH_TORCH")
 [ -z "${WITH_CUDA:-}" ] || settings+=("-DWITH_CUDA=$WITH_CUDA")
 [ -z "${CUDA_ARCH:-}" ] || settings+=("-DCMAKE_CUDA_ARCHITECTURES=$CUDA_ARCH")
 case $preset in
-clang | asan | tsan) unset CC CXX ;; # these presets name their compiler
+clang | asan | tsan) unset CC CXX ;;  # these presets name their compiler
 *) [ -z "${CXX:-}" ] || settings+=("-DCMAKE_CXX_COMPILER=$CXX") ;;
 esac
 
