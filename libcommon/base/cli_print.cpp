@@ -55,6 +55,7 @@ std::string OptionSet::print_config() const
     std::size_t width = 0;
     for (const std::string& section : section_order_)
     {
+        const std::size_t title = rows.size();
         rows.push_back({section.empty() ? "# options of this tool alone" : "[" + section + "]", ""});
         for (const auto& option : options_)
         {
@@ -66,6 +67,7 @@ std::string OptionSet::print_config() const
             if (row.left.size() <= 60) { width = std::max(width, row.left.size()); }
             rows.push_back(std::move(row));
         }
+        if (rows.size() == title + 1) { rows.pop_back(); }
     }
     std::string result;
     for (const Row& row : rows)

@@ -134,6 +134,7 @@ ExitCode run_command(const ToolSpec& tool, const Command& command, std::vector<s
 {
     OptionSet options(command.run_files);
     if (command.declare) { command.declare(options); }
+    for (const std::string& name : command.required) { options.at(name).required(); }
     options.use_sections(command.sections);
     if (before_end_of_options(arguments, "--help") || before_end_of_options(arguments, "-h"))
     {
@@ -155,7 +156,6 @@ ExitCode run_command(const ToolSpec& tool, const Command& command, std::vector<s
     }
     check_positionals(command, invocation.positionals);
     options.check_required();
-    options.require(command.required);
     if (command.validate) { command.validate(); }
     return command.run(invocation);
 }

@@ -133,7 +133,7 @@ void declare_source(OptionSet& options, RunConfig::Data& data, const std::string
                        },
                        "token shards to learn from; globs expand")
         .value_name("FILE ...").peers({"data-path", "train-data-path", "dataset-path", "training.dataset-path"});
-    options.add_custom(section, "weight", one, "1",
+    options.add_custom(section, "weight", one, "",
                        [&data, name](const OptionValue& value)
                        {
                            const double weight = parse_number(value.text);
@@ -141,7 +141,7 @@ void declare_source(OptionSet& options, RunConfig::Data& data, const std::string
                            source_of(data, name).weight = weight;
                            return number_text(weight);
                        },
-                       "share of the training tokens").value_name("X");
+                       "share of the training tokens").value_name("X").shown_default("1");
 }
 
 void declare_data(OptionSet& options, RunConfig::Data& data)
@@ -259,7 +259,7 @@ void declare_execution(OptionSet& options, RunConfig::Train& train)
         .peers({"recompute-granularity", "recompute-method", "recompute-activations", "activation-checkpoint.mode",
                 "activation-checkpointing", "recompute-layer", "gradient-checkpointing"});
     options.add_count("train", "loss-chunks", train.loss_chunks, "parts of the logits that the loss computes one by one")
-        .flag("loss-chunks").shown_default("so that a part takes at most 64 MiB")
+        .flag("loss-chunks").shown_default("parts of at most 64 MiB")
         .peers({"num-output-chunks", "cross-entropy-chunks"});
 }
 

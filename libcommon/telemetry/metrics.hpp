@@ -28,6 +28,7 @@ class MetricsWriter
     std::string path_;
     int fd_ = -1;
     int attempt_;
+    bool is_torn_ = false; ///< the file ends in the middle of a line
 };
 
 /// All whole rows in order; torn or foreign lines are skipped and counted in `num_skipped` when given. @throws IoError

@@ -9,7 +9,8 @@
 namespace plimsoll
 {
 
-/// Holds the directory's lock for its lifetime: two runs never write one directory. Not thread-safe.
+/// Holds the directory's lock for its lifetime: two runs never write one directory. Of a run with many ranks only rank 0 makes
+/// one. Not thread-safe.
 class RunDirectory
 {
   public:
@@ -21,6 +22,8 @@ class RunDirectory
     RunDirectory& operator=(const RunDirectory&) = delete;
 
     const std::string& path() const { return path_; }
+    /// False where the file system knows no locks: then nothing guards against a second run.
+    bool is_locked() const { return is_locked_; }
     std::string checkpoints() const { return path_ + "/ckpt"; }
     std::string logs() const { return path_ + "/logs"; }
     std::string metrics() const { return path_ + "/metrics.jsonl"; }
@@ -38,6 +41,7 @@ class RunDirectory
   private:
     std::string path_;
     int lock_fd_ = -1;
+    bool is_locked_ = true;
     int attempt_ = 0;
 };
 
