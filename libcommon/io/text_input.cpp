@@ -1,6 +1,7 @@
 #include "io/text_input.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <utility>
 
@@ -40,6 +41,7 @@ struct TextInput::Impl
     std::size_t file_index = 0;
     bool file_open = false;
     std::int64_t bytes_before = 0; ///< of the files that are finished
+    double seconds_before = 0;     ///< reading them
     std::optional<LineReader> lines;
     TextFieldParser parser;
     std::string text;    ///< whole file, or paragraph
@@ -185,7 +187,9 @@ struct TextInput::Impl
             return false;
         }
         text.resize(static_cast<std::size_t>(bytes));
+        const auto start = std::chrono::steady_clock::now();
         File(file().path, File::Mode::read).read_at(text.data(), bytes, 0);
+        seconds_before += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
         std::string_view content = text;
         if (content.substr(0, 3) == "\xEF\xBB\xBF") { content.remove_prefix(3); }
         document.text = valid_text(content);
@@ -201,9 +205,11 @@ struct TextInput::Impl
 
     void finish_file()
     {
+        if (lines) { seconds_before += lines->read_seconds(); }
         lines.reset();
         bytes_before += file().bytes;
         counts.bytes = bytes_before;
+        counts.read_seconds = seconds_before;
         ++counts.files;
         ++file_index;
         file_open = false;
@@ -233,6 +239,7 @@ bool TextInput::next(Document& document)
         if (found)
         {
             in.counts.bytes = in.bytes_before + (in.lines ? in.lines->bytes_read() : in.file().bytes);
+            in.counts.read_seconds = in.seconds_before + (in.lines ? in.lines->read_seconds() : 0);
             return true;
         }
         in.finish_file();

@@ -59,6 +59,7 @@ struct TextInputCounts
     std::int64_t bad_records = 0;
     std::int64_t invalid_utf8 = 0;    ///< ill-formed sequences that became U+FFFD
     std::int64_t lone_surrogates = 0; ///< escapes in jsonl that became U+FFFD
+    double read_seconds = 0;          ///< spent waiting for the file system
 };
 
 /// One document; the view holds until the next call of next().

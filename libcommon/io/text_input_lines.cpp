@@ -1,6 +1,7 @@
 #include "io/text_input_lines.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 namespace plimsoll
@@ -30,7 +31,9 @@ bool LineReader::refill()
     {
         buffer_.resize(static_cast<std::size_t>(std::max(end_ + wanted, capacity + capacity / 2) + padding));
     }
+    const auto start = std::chrono::steady_clock::now();
     file_.read_at(buffer_.data() + end_, wanted, read_);
+    read_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     read_ += wanted;
     end_ += wanted;
     return true;

@@ -33,6 +33,7 @@ class LineReader
     bool next(TextLine& line);
     /// Bytes taken from the file so far.
     std::int64_t bytes_read() const { return read_; }
+    double read_seconds() const { return read_seconds_; }
 
   private:
     bool refill();
@@ -46,6 +47,7 @@ class LineReader
     std::int64_t begin_ = 0; ///< unread bytes of the buffer: [begin_, end_)
     std::int64_t end_ = 0;
     std::int64_t number_ = 0;
+    double read_seconds_ = 0;
 };
 
 }  // namespace plimsoll

@@ -1,0 +1,43 @@
+#pragma once
+/// manifest.json of a directory of token shards: what is in it, by which options it was made. docs/token_shards.md.
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "io/token_shard.hpp"
+
+namespace plimsoll
+{
+
+struct CorpusShard
+{
+    std::string set;     ///< "train" or "validation"
+    TokenShardInfo info; ///< path relative to the directory
+};
+
+struct CorpusManifest
+{
+    std::string tokenizer;
+    std::string fingerprint;
+    std::int64_t vocab = 0;
+    std::uint32_t eod = 0;
+    Dtype dtype = Dtype::u16;
+    std::vector<std::string> required_features;
+    std::vector<std::pair<std::string, std::string>> options; ///< those that decide the output, in a fixed order
+    std::vector<std::pair<std::string, std::int64_t>> input;  ///< counts of what was read
+    std::vector<CorpusShard> shards;
+
+    /// sha256 over `options`.
+    std::string options_hash() const;
+};
+
+constexpr const char* corpus_manifest_name = "manifest.json";
+
+std::string manifest_text(const CorpusManifest& manifest);
+
+/// @throws IoError, FormatError "x/manifest.json: ..." when it is none, of another version, or needs an unknown feature
+CorpusManifest read_corpus_manifest(const std::string& directory);
+
+}  // namespace plimsoll

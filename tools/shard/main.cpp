@@ -1,0 +1,185 @@
+// plimsoll-shard: text to token shards, and a look at them.
+
+#include <cstdio>
+#include <memory>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/progress.hpp"
+#include "base/run_tool.hpp"
+#include "base/signals.hpp"
+#include "base/units.hpp"
+#include "inspect.hpp"
+#include "io/corpus.hpp"
+#include "io/tokenizer/tokenizer.hpp"
+#include "layout/run_config.hpp"
+#include "report.hpp"
+
+namespace
+{
+
+using namespace plimsoll;
+
+struct Options
+{
+    RunConfig config;
+    CorpusOptions corpus;
+    std::string format = "auto";
+    std::string document = "file";
+    std::string on_bad_record = "error";
+    std::string out;
+    bool force = false;
+    bool dry_run = false;
+    bool json = false;
+    std::int64_t document_number = -1;
+};
+
+void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+/// "0.5%" as a share; the unit is needed, since 0.5 could mean both.
+std::string set_validation(const OptionValue& value, double& share)
+{
+    const std::string& text = value.text;
+    VALIDATE(text == "0" || (text.size() > 1 && text.back() == '%'), UsageError,
+             "validation '{}' is not a percentage. write it like 0.5%", text);
+    share = text == "0" ? 0 : parse_number(text.substr(0, text.size() - 1)) / 100;
+    VALIDATE(share >= 0 && share < 1, UsageError, "validation '{}' is out of range (at least 0%, less than 100%)", text);
+    return share == 0 ? "0" : number_text(share * 100) + "%";
+}
+
+void declare(OptionSet& options, Options& o)
+{
+    declare_run_config(options, o.config);
+    options.add_texts("", "input", o.corpus.inputs, "text files and patterns ('text/*.jsonl', in quotes or not)")
+        .required()
+        .value_name("FILE ...")
+        .peers({"input-prefix", "files"});
+    options.add_text("", "tokenizer", o.corpus.tokenizer, "bytes (id = byte, 256 ends a document)").peers({"tokenizer-type", "tokenizer-model"});
+    options.add_text("", "out", o.out, "directory of the shards; appears when all are complete").value_name("DIR").peers({"output-prefix", "output"});
+    options.add_choice("", "format", o.format, {"auto", "txt", "jsonl"}, "of all inputs; auto: by their endings");
+    options.add_choice("", "document", o.document, {"file", "line", "blank-line"},
+                       "what a document is in txt: the file, a line, lines up to a blank one");
+    options.add_text("", "text-field", o.corpus.text.text_field, "field of jsonl that holds the text").value_name("NAME").peers({"json-keys"});
+    options.add_count("", "shard-tokens", o.corpus.shard_tokens, "a shard ends before the document that would exceed it")
+        .unit("tokens")
+        .range(1);
+    options.add_custom("", "validation", OptionSet::Arity::one, "0",
+                       [&o](const OptionValue& value) { return set_validation(value, o.corpus.validation); },
+                       "share of documents for OUT/validation, chosen by a hash of their text keyed by --seed: 0.5%")
+        .value_name("SHARE")
+        .peers({"split"});
+    options.add_choice("", "on-bad-record", o.on_bad_record, {"error", "skip"},
+                       "skip: go on and list them in OUT/bad_records.jsonl");
+    options.add_bytes("", "max-record-bytes", o.corpus.text.max_record_bytes,
+                      "a longer line, paragraph or file is a bad record; memory is at most 32 MiB + 11 x the longest record")
+        .range(1, 2147483648.0);
+    options.add_flag("", "force", o.force, "replace the token shards in OUT");
+    options.add_flag("", "dry-run", o.dry_run, "read and count everything, write nothing");
+    options.add_flag("", "json", o.json, "report as JSON on stdout");
+    options.add_peer_hint("workers", "one thread is used in this version");
+    options.add_peer_hint("append-eod", "nothing to say: every document ends with its end-of-document token");
+}
+
+void validate(Options& o)
+{
+    VALIDATE(o.dry_run || !o.out.empty(), UsageError, "--out is missing (directory of the shards). give it, or --dry-run");
+    o.corpus.out = o.out;
+    o.corpus.seed = o.config.run.seed;
+    o.corpus.existing = o.force ? CorpusOptions::Existing::replace : CorpusOptions::Existing::refuse;
+    o.corpus.mode = o.dry_run ? CorpusOptions::Mode::dry_run : CorpusOptions::Mode::write;
+    TextInputOptions& text = o.corpus.text;
+    text.format = o.format == "txt" ? TextFormat::txt : o.format == "jsonl" ? TextFormat::jsonl : TextFormat::by_name;
+    text.document = o.document == "line"         ? DocumentUnit::line
+                    : o.document == "blank-line" ? DocumentUnit::blank_line
+                                                 : DocumentUnit::file;
+    text.on_bad_record = o.on_bad_record == "skip" ? BadRecordPolicy::skip : BadRecordPolicy::error;
+}
+
+ExitCode run_shard(const Options& o)
+{
+    Log log(stderr);
+    const StopSignals signals(Usr1::untouched);
+    std::unique_ptr<Progress> progress;
+    const CorpusReport report = shard_corpus(o.corpus, [&](const CorpusProgress& now) {
+        if (!progress)
+        {
+            const auto tokenizer = make_tokenizer(o.corpus.tokenizer);
+            log.row("input", fmt::format("{} file{}, {}          tokenizer  {}", format_grouped(now.files), now.files == 1 ? "" : "s",
+                                         format_storage(static_cast<double>(now.total_bytes)),
+                                         tokenizer_line(tokenizer->name(), tokenizer->vocab(), tokenizer->fingerprint())));
+            progress = std::make_unique<Progress>(stderr, kind_of(stderr), "shard", ProgressUnit::bytes, now.total_bytes);
+        }
+        VALIDATE(!signals.requested(), Interrupted, "stopped by {} (nothing was written). run the same command again",
+                 signals.name());
+        progress->update(now.bytes);
+    });
+    progress->finish();
+    print(o.json ? corpus_report_json(report, o.out, o.corpus.mode) : corpus_report_text(report, o.out, o.corpus.mode));
+    return ExitCode::done;
+}
+
+Command shard_command(Options& o)
+{
+    Command command;
+    command.summary = "turns text into token shards (docs/token_shards.md)";
+    command.examples = {
+        "plimsoll-shard --config demo.ini --input 'text/*.jsonl' --tokenizer bytes --out kjv --shard-tokens 64M --validation 0.5%",
+        "plimsoll-shard --input book.txt --document blank-line --out book --dry-run",
+        "plimsoll-shard inspect kjv                       what is in a directory or a shard",
+        "plimsoll-shard inspect kjv --document 17         the text of one document",
+        "plimsoll-shard verify kjv                        checks every byte"};
+    command.declare = [&o](OptionSet& options) { declare(options, o); };
+    command.validate = [&o] { validate(o); };
+    command.run = [&o](const Invocation&) { return run_shard(o); };
+    return command;
+}
+
+Command inspect_command(Options& o)
+{
+    Command command;
+    command.name = "inspect";
+    command.summary = "shows the manifest of a directory, the header of a shard, or one document";
+    command.run_files = RunFiles::refused;
+    command.positionals = {{"PATH", "directory of shards, or a shard", 1, 1}};
+    command.declare = [&o](OptionSet& options) {
+        options.add_count("", "document", o.document_number, "print the text of this document; masked tokens in [[ ]]")
+            .value_name("N")
+            .shown_default("none")
+            .range(-1);
+        options.add_flag("", "json", o.json, "as JSON");
+    };
+    command.run = [&o](const Invocation& invocation) {
+        const std::string& path = invocation.positionals[0];
+        print(o.document_number >= 0 ? document_text(path, o.document_number)
+                                     : inspect_text(path, o.json ? OutputKind::json : OutputKind::text));
+        return ExitCode::done;
+    };
+    return command;
+}
+
+Command verify_command(Options& o)
+{
+    Command command;
+    command.name = "verify";
+    command.summary = "checks every byte of directories and shards against their checksums";
+    command.run_files = RunFiles::refused;
+    command.positionals = {{"PATH", "directory of shards, or a shard", 1, -1}};
+    command.declare = [&o](OptionSet& options) { options.add_flag("", "json", o.json, "as JSON"); };
+    command.run = [&o](const Invocation& invocation) {
+        print(verify_text(invocation.positionals, o.json ? OutputKind::json : OutputKind::text));
+        return ExitCode::done;
+    };
+    return command;
+}
+
+}  // namespace
+
+int main(int argc, char** argv)
+{
+    Options o;
+    ToolSpec tool;
+    tool.name = "plimsoll-shard";
+    tool.summary = "turns text into token shards";
+    tool.commands = {shard_command(o), inspect_command(o), verify_command(o)};
+    return run_tool(argc, argv, tool);
+}
