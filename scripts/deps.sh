@@ -13,10 +13,10 @@ keep_inside_build
 # Prints "sudo -n", "" (root), or fails with the reason why packages cannot be installed here.
 package_rights()
 {
-    local id="" version=""
-    if [ -r /etc/os-release ]; then
-        id=$(. /etc/os-release && echo "${ID:-}")
-        version=$(. /etc/os-release && echo "${VERSION_ID:-}")
+    local id="" version="" release=${OS_RELEASE:-/etc/os-release}
+    if [ -r "$release" ]; then
+        id=$(. "$release" && echo "${ID:-}")
+        version=$(. "$release" && echo "${VERSION_ID:-}")
     fi
     if [ "$id $version" != "debian 12" ]; then
         say "this is ${id:-an unknown system} ${version:-}, not debian 12"

@@ -27,7 +27,7 @@ build_and_test()
     run_stage "build-$preset" "$SOURCE_DIR/scripts/build.sh" "$preset" "$@" || return
     stage "test $preset"
     cd "$SOURCE_DIR" || return
-    run_stage "test-$preset" env PLIMSOLL_BUILD="$BUILD" \
+    run_stage "test-$preset" \
         ctest --test-dir "$BUILD/$preset" "${labels[@]}" --no-tests=error --output-on-failure -j "$JOBS" \
         --output-junit "$results/test-$preset.xml" --test-output-size-passed 4000000 --test-output-size-failed 4000000 \
         </dev/null

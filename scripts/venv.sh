@@ -58,8 +58,11 @@ ensure_libtorch()
         return
     fi
     if [ -n "${LibTorch_ROOT:-}" ]; then
-        ls "$LibTorch_ROOT"/lib/libtorch_cpu.so "$LibTorch_ROOT"/lib/python3*/site-packages/torch/lib/libtorch_cpu.so \
-            2>/dev/null | grep -q . ||
+        local library
+        for library in "$LibTorch_ROOT"/{lib,lib/python3*/site-packages/torch/lib}/libtorch_cpu.so; do
+            [ ! -e "$library" ] || break
+        done
+        [ -e "$library" ] ||
             die "LibTorch_ROOT=$LibTorch_ROOT has no lib/libtorch_cpu.so (wanted: an unpacked libtorch, a torch folder or a venv)"
         say "  found    LibTorch                       $LibTorch_ROOT"
         return
