@@ -52,7 +52,7 @@ Values names_of(const Option& option)
 bool is_near(const std::string& name, const std::string& candidate)
 {
     return !candidate.empty() &&
-           edit_distance(name, candidate) <= std::max<int>(2, static_cast<int>(std::max(name.size(), candidate.size()) / 2));
+           edit_distance(name, candidate) <= std::max<int>(1, static_cast<int>(std::max(name.size(), candidate.size()) / 2));
 }
 
 }  // namespace
@@ -171,6 +171,13 @@ void OptionSet::refuse_unknown_option(const std::string& name) const
                                             : fmt::format("unknown option '--{}'. see --help", name));
 }
 
+void OptionSet::refuse_dashed_word(const std::string& word) const
+{
+    const std::string name = bare_name(word);
+    VALIDATE(find(name) == nullptr, UsageError, "unknown option '{}' (options start with two dashes). write --{}", word, name);
+    refuse_unknown_option(name);
+}
+
 void OptionSet::refuse_unknown_key(const std::string& section, const std::string& key, const std::string& where) const
 {
     if (std::find(section_order_.begin(), section_order_.end(), section) == section_order_.end() || section.empty())
@@ -269,7 +276,7 @@ OptionSet::NamedValues OptionSet::read_command_line(const std::vector<std::strin
         {
             for (const std::string& word : given.value)
             {
-                if (is_dashed(word)) { refuse_unknown_option(bare_name(word)); }
+                if (is_dashed(word)) { refuse_dashed_word(word); }
                 positionals.push_back(word);
             }
             continue;
@@ -277,12 +284,16 @@ OptionSet::NamedValues OptionSet::read_command_line(const std::vector<std::strin
         if (given.unregistered) { refuse_unknown_option(bare_name(given.string_key)); }
         if (given.string_key == "config")
         {
+            VALIDATE(given.value[0].rfind("--", 0) != 0, UsageError, "--config needs a value. see --help");
             config_paths.insert(config_paths.end(), given.value.begin(), given.value.end());
             continue;
         }
         const Option& option = at(given.string_key);
         OptionValue& value = values[option.name()];
         const std::string spelling = "--" + given.string_key;
+        // Boost takes the next option for the value of one that has none.
+        VALIDATE(given.value.empty() || given.value[0].rfind("--", 0) != 0, UsageError, "{} needs a value. see --help",
+                 spelling);
         VALIDATE(value.words.empty() || option.is_list_, UsageError, "{} is given twice ({} and {}). give it once", spelling,
                  value.text, fmt::join(given.value, " "));
         value.words.insert(value.words.end(), given.value.begin(), given.value.end());

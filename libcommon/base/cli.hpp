@@ -199,6 +199,7 @@ class OptionSet
     void check_names() const;
     void check_environment() const;
     [[noreturn]] void refuse_unknown_option(const std::string& name) const;
+    [[noreturn]] void refuse_dashed_word(const std::string& word) const;
     [[noreturn]] void refuse_unknown_key(const std::string& section, const std::string& key,
                                          const std::string& where) const;
     std::string peer_answer(const std::string& name, ValueSource where) const;

@@ -316,16 +316,18 @@ std::string span_text(const Span& span)
 
 std::string bytes_text(std::int64_t bytes)
 {
+    std::int64_t least = bytes;
+    std::string_view unit = "B";
     for (const Suffix& suffix : byte_suffixes)
     {
         const auto factor = static_cast<std::int64_t>(suffix.factor);
-        const bool decimal = suffix.name == "TB" || suffix.name == "GB" || suffix.name == "MB" || suffix.name == "kB";
-        if (bytes != 0 && bytes % factor == 0 && (!decimal || bytes % 1024 != 0))
+        if (bytes % factor == 0 && bytes / factor < least)
         {
-            return fmt::format("{}{}", bytes / factor, suffix.name);
+            least = bytes / factor;
+            unit = suffix.name;
         }
     }
-    return fmt::format("{}B", bytes);
+    return fmt::format("{}{}", least, unit);
 }
 
 std::string duration_text(double seconds) { return number_text(seconds) + "s"; }
