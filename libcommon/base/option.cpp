@@ -163,7 +163,11 @@ Option& OptionSet::declare(std::string section, std::string key, std::string kin
     options_.push_back(std::make_unique<Option>(section, std::move(key), std::move(kind), std::move(help)));
     if (std::find(section_order_.begin(), section_order_.end(), section) == section_order_.end())
     {
-        section_order_.push_back(section);
+        // [data.kjv] stands behind [data] and its other named sections.
+        const auto family = [](const std::string& name) { return name.substr(0, name.find('.')); };
+        const auto last = std::find_if(section_order_.rbegin(), section_order_.rend(),
+                                       [&](const std::string& known) { return family(known) == family(section); });
+        section_order_.insert(last == section_order_.rend() ? section_order_.end() : last.base(), section);
     }
     return *options_.back();
 }

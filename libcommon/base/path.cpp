@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <glob.h>
@@ -43,7 +44,9 @@ std::vector<std::string> expand_glob(const std::string& pattern)
     std::error_code ignored;
     if (!has_wildcard(pattern) || std::filesystem::exists(pattern, ignored)) { return {pattern}; }
     glob_t found = {};
-    const int rc = ::glob(pattern.c_str(), GLOB_ERR, nullptr, &found);
+    // A folder that is not there matches nothing; one that cannot be read would silently give a part of the files.
+    const auto stop = [](const char*, int error) { return error == ENOENT || error == ENOTDIR ? 0 : 1; };
+    const int rc = ::glob(pattern.c_str(), 0, stop, &found);
     std::vector<std::string> result;
     for (std::size_t i = 0; rc == 0 && i < found.gl_pathc; ++i) { result.emplace_back(found.gl_pathv[i]); }
     ::globfree(&found);

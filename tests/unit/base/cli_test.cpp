@@ -180,6 +180,11 @@ TEST(Cli, AGlobInAFolderWithWildcardsInItsNameMatches)
     EXPECT_EQ(f.shards, Words{dir / "a[1]*/x.h5"});
 }
 
+TEST(Cli, AGlobInAMissingFolderMatchesNothing)
+{
+    expect_config_error({"--data.shards", "/nowhere/x/*.h5"}, "--data.shards: no file matches '/nowhere/x/*.h5'");
+}
+
 TEST(Cli, AGlobWithoutMatchIsAnErrorWhereTheValueIsUsed)
 {
     const TempDir dir;
@@ -200,6 +205,8 @@ TEST(Cli, NamedSectionsAppearWhenMentioned)
     Fixture f;
     f.parse({"--config", dir / "a.ini", "--data.web.weight", "2"});
     EXPECT_EQ(f.weights, (std::map<std::string, double>{{"kjv", 0.75}, {"web", 2}}));
+    const std::string snapshot = f.options.snapshot();
+    EXPECT_NE(snapshot.find("[data.web]\nweight = 2\n\n[data.kjv]\nweight = 0.75\n"), std::string::npos) << snapshot;
 }
 
 TEST(Cli, UnknownOptionsNameTheNearest)

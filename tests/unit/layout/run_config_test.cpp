@@ -1,0 +1,386 @@
+#include "layout/run_config.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <set>
+
+#include "layout/model_files.hpp"
+#include "support/expect_error.hpp"
+#include "support/temp_dir.hpp"
+
+using namespace plimsoll;
+using plimsoll::testing::expect_error;
+using plimsoll::testing::TempDir;
+
+namespace
+{
+
+using Words = std::vector<std::string>;
+
+struct Parsed
+{
+    RunConfig config;
+    OptionSet options;
+
+    Parsed() { declare_run_config(options, config); }
+    explicit Parsed(const Words& arguments) : Parsed() { options.parse(arguments); }
+};
+
+void write(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
+
+/// The example of the documentation, without what this version refuses.
+const char* const demo = R"(# jobs/demo.ini
+[run]
+name = demo                               # -> runs/demo
+seed = 7
+
+[model]
+name = models/tiny.json
+
+[layout]
+dp = auto                                 # world / (tp pp cp)
+tp = 1
+micro-batch = 4
+global-batch = 32                         # sequences
+
+[data]
+seq-len = 256
+[data.kjv]
+shards = $PLIMSOLL_TEST_SCRATCH/kjv/*.h5
+weight = 1.0
+
+[train]
+tokens = 500K
+betas = 0.9 0.99
+lr = 6e-4
+min-lr = 0.1x
+schedule = wsd
+warmup = 2%
+decay = 20%
+precision = fp32
+
+[eval]
+shards = $PLIMSOLL_TEST_SCRATCH/kjv/validation/*.h5
+every = 50
+tokens = all
+
+[checkpoint]
+every = 50
+keep-last = 2
+)";
+
+/// A directory with the demo's files.
+class DemoFiles
+{
+  public:
+    DemoFiles()
+    {
+        for (const char* folder : {"jobs", "jobs/models", "kjv", "kjv/validation"})
+        {
+            std::filesystem::create_directory(dir_ / folder);
+        }
+        for (const char* file : {"kjv/b.h5", "kjv/a.h5", "kjv/validation/v.h5", "jobs/models/tiny.json"})
+        {
+            write(dir_ / file, "{}");
+        }
+        write(dir_ / "jobs/demo.ini", demo);
+        ::setenv("PLIMSOLL_TEST_SCRATCH", dir_.path().c_str(), 1);
+    }
+    ~DemoFiles() { ::unsetenv("PLIMSOLL_TEST_SCRATCH"); }
+    std::string operator/(const std::string& name) const { return dir_ / name; }
+
+  private:
+    TempDir dir_;
+};
+
+RunConfig valid_config()
+{
+    RunConfig config;
+    config.train.steps = 10;
+    config.train.lr = 1e-3;
+    config.layout.global_batch = 8;
+    config.data.seq_len = 16;
+    config.data.sources.emplace_back();
+    return config;
+}
+
+}  // namespace
+
+TEST(RunConfig, TheDemoFileIsRead)
+{
+    const DemoFiles files;
+    const Parsed p({"--config", files / "jobs/demo.ini"});
+    const RunConfig& c = p.config;
+    EXPECT_EQ(c.run.name, "demo");
+    EXPECT_EQ(c.run.dir, (std::filesystem::current_path() / "runs/demo").string());
+    EXPECT_EQ(c.run.seed, 7u);
+    EXPECT_EQ(c.model.name, files / "jobs/models/tiny.json");
+    EXPECT_EQ(c.layout.dp, 0);
+    EXPECT_EQ(c.layout.global_batch, 32);
+    ASSERT_EQ(c.data.sources.size(), 1u);
+    EXPECT_EQ(c.data.sources[0].name, "kjv");
+    EXPECT_EQ(c.data.sources[0].shards, (Words{files / "kjv/a.h5", files / "kjv/b.h5"}));
+    EXPECT_EQ(c.train.tokens, 500000);
+    EXPECT_EQ(c.train.beta2, 0.99);
+    EXPECT_DOUBLE_EQ(c.train.min_lr, 6e-5);
+    EXPECT_EQ(c.train.decay.unit, Span::Unit::percent);
+    EXPECT_EQ(c.eval.shards, Words{files / "kjv/validation/v.h5"});
+    EXPECT_EQ(c.eval.tokens, -1);
+    EXPECT_EQ(c.checkpoint.keep_last, 2);
+    EXPECT_NO_THROW(validate_run_config(c));
+}
+
+TEST(RunConfig, TheSnapshotIsTheSameRunFromAnywhere)
+{
+    const DemoFiles files;
+    const Parsed first({"--config", files / "jobs/demo.ini", "--lr", "3e-4", "--run.dir", files / "out"});
+    write(files / "run.ini", first.options.snapshot());
+    ::unsetenv("PLIMSOLL_TEST_SCRATCH");
+    const Parsed second({"--config", files / "run.ini"});
+    EXPECT_EQ(second.options.snapshot(), first.options.snapshot());
+    EXPECT_EQ(second.config.data.sources[0].shards, first.config.data.sources[0].shards);
+    EXPECT_DOUBLE_EQ(second.config.train.min_lr, 3e-5);
+    EXPECT_EQ(second.config.run.dir, files / "out");
+}
+
+TEST(RunConfig, AToolThatMakesTheDataReadsTheSameFile)
+{
+    const DemoFiles files;
+    std::filesystem::remove_all(files / "kjv");
+    std::filesystem::remove_all(files / "jobs/models");
+    expect_error<ConfigError>([&] { Parsed({"--config", files / "jobs/demo.ini", "--model", "gpt2"}); },
+                              (files / "jobs/demo.ini") + ":32: shards: no file matches '" +
+                                  (files / "kjv/validation/*.h5") + "'");
+    Parsed shard;
+    shard.options.use_sections({"run"});
+    EXPECT_NO_THROW(shard.options.parse({"--config", files / "jobs/demo.ini"}));
+    EXPECT_EQ(shard.config.run.seed, 7u);
+}
+
+TEST(RunConfig, WhatIsNotBuiltIsRefusedByName)
+{
+    struct Row
+    {
+        Words arguments;
+        const char* message;
+    };
+    const Row rows[] = {
+        {{"--dp", "2"}, "dp 2 is not available in this version (only dp auto or 1). start it as one process"},
+        {{"--tp", "2"}, "tp 2 is not available in this version (only tp 1). start it as one process"},
+        {{"--pp", "4"}, "pp 4 is not available in this version (only pp 1). start it as one process"},
+        {{"--cp", "2"}, "cp 2 is not available in this version (only cp 1). use a shorter seq-len"},
+        {{"--ep", "2"}, "ep 2 is not available in this version (only ep 1)"},
+        {{"--zero", "3"}, "zero 3 is not available in this version (only zero 0)"},
+        {{"--precision", "bf16"}, "precision bf16 is not available in this version (only precision fp32 or fp64)"},
+        {{"--precision", "fp8"}, "precision fp8 is not available in this version (only precision fp32 or fp64)"},
+        {{"--recompute", "every:2"},
+         "recompute every:2 is not available in this version (only recompute none). a smaller micro-batch needs less memory"},
+        {{"--optimizer", "muon"}, "optimizer muon is not available in this version (only optimizer adamw)"},
+        {{"--model.init-from", "x"}, "init-from in [model] is not available in this version"},
+        {{"--model.trainable", "*.norm"}, "trainable in [model] is not available in this version. all tensors learn"},
+        {{"--lora.rank", "8"}, "rank in [lora] is not available in this version. all tensors learn"},
+        {{"--optimizer.norms.lr", "1"},
+         "lr in [optimizer.norms] is not available in this version. settings for all tensors stand in [train]"},
+        {{"--eval.web.every", "5"},
+         "every in [eval.web] is not available in this version. one validation set stands in [eval]"},
+        {{"--data.a.shards", "a.h5", "--data.b.shards", "b.h5"},
+         "2 data sources are not available in this version (only one [data.NAME]). shard all text into one folder"},
+    };
+    for (const Row& row : rows) { expect_error<ConfigError>([&] { Parsed p(row.arguments); }, row.message); }
+}
+
+TEST(RunConfig, ValuesOutsideTheDesignAreRefused)
+{
+    struct Row
+    {
+        Words arguments;
+        const char* message;
+    };
+    const Row rows[] = {
+        {{"--zero", "7"}, "--zero: 7 is too large (at most 3)"},
+        {{"--precision", "bf17"}, "--precision: 'bf17' is not one of fp64 fp32 bf16 fp16 fp8. nearest: bf16"},
+        {{"--recompute", "some"},
+         "--recompute: 'some' is not a policy (none full every:2 selective:norm,activation auto)"},
+        {{"--betas", "0.9"}, "--betas: '0.9' is not two numbers (such as 0.9 0.95)"},
+        {{"--betas", "0.9", "1"}, "--betas: '0.9 1' is out of range (each at least 0 and less than 1)"},
+        {{"--eval.tokens", "0"}, "--eval.tokens: 0 is too small (at least 1)"},
+        {{"--dp", "0"}, "--dp: 0 is too small (at least 1)"},
+        {{"--data.weight", "0"}, "--data.weight: 0 is too small (more than 0)"},
+        {{"--data.kjv.weight", "1"}, "[data.kjv] has a weight but no shards. set shards in [data.kjv]"},
+        {{"--run.name", "a/b"}, "run.name 'a/b' is not a name (it becomes a folder). use letters, digits, '-' and '_'"},
+        {{"--min-lr", "-1"}, "--min-lr: -1 is too small (at least 0)"},
+        {{"--seq-len", "0"}, "--seq-len: 0 is too small (at least 1)"},
+        {{"--on-save-failure", "ignore"}, "--on-save-failure: 'ignore' is not one of warn stop. nearest: warn"},
+    };
+    for (const Row& row : rows) { expect_error<ConfigError>([&] { Parsed p(row.arguments); }, row.message); }
+}
+
+TEST(RunConfig, OtherToolkitsWordsAreAnsweredWithOurs)
+{
+    const std::pair<const char*, const char*> rows[] = {
+        {"tensor-model-parallel-size", "--tp"},
+        {"pipeline-model-parallel-size", "--pp"},
+        {"context-parallel-size", "--cp"},
+        {"expert-model-parallel-size", "--ep"},
+        {"micro-batch-size", "--micro-batch"},
+        {"train_micro_batch_size_per_gpu", "--micro-batch"},
+        {"global-batch-size", "--global-batch"},
+        {"train-iters", "--steps"},
+        {"training.steps", "--steps"},
+        {"seq-length", "--seq-len"},
+        {"train-samples", "--tokens (samples x seq-len) or --steps"},
+        {"lr-warmup-iters", "--warmup"},
+        {"lr-decay-style", "--schedule"},
+        {"clip-grad", "--clip"},
+        {"save-interval", "--checkpoint.every"},
+        {"load", "--resume"},
+        {"save", "[run] dir: checkpoints are written below it"},
+        {"eval-interval", "--eval.every"},
+        {"log-interval", "--log-every"},
+        {"use-distributed-optimizer", "--zero 1"},
+        {"zero-stage", "--zero"},
+        {"bf16", "--precision bf16"},
+        {"recompute-granularity", "--recompute"},
+        {"gradient_accumulation_steps", "--global-batch: accumulation is global-batch / (dp x micro-batch)"},
+        {"data-path", "--data.shards"},
+        {"parallelism.tensor_parallel_degree", "--tp"},
+    };
+    for (const auto& row : rows)
+    {
+        const std::string option = std::string("--") + row.first;
+        const std::string message =
+            std::string("unknown option '") + option + "' (another toolkit's name). use " + row.second;
+        expect_error<UsageError>([&] { Parsed p({option, "1"}); }, message);
+    }
+}
+
+TEST(RunConfig, NamesMeanOneThing)
+{
+    Parsed p;
+    std::set<std::string> names;
+    std::set<std::string> ours;
+    for (const Option* option : p.options.all())
+    {
+        EXPECT_TRUE(names.insert(option->name()).second) << option->name();
+        if (!option->flag_name().empty()) { EXPECT_TRUE(names.insert(option->flag_name()).second) << option->flag_name(); }
+        EXPECT_FALSE(option->help_text().empty()) << option->name();
+    }
+    EXPECT_NO_THROW(p.options.parse({}));
+}
+
+TEST(RunConfig, EveryFlagAndKeyOfTheUserGuideExists)
+{
+    Parsed p;
+    for (const char* name : {"tp", "pp", "dp", "zero", "micro-batch", "global-batch", "seq-len", "lr", "min-lr", "steps", "tokens",
+                             "epochs", "seed", "device", "precision", "recompute", "loss-chunks", "warmup", "decay", "schedule",
+                             "clip", "betas", "eps", "weight-decay", "optimizer", "resume", "keep-last", "on-save-failure",
+                             "signal-usr1", "log-every", "model", "cluster", "run.name", "run.dir", "eval.every", "eval.shards",
+                             "checkpoint.every", "data.shards", "data.weight"})
+    {
+        EXPECT_NO_THROW(p.options.at(name)) << name;
+    }
+}
+
+TEST(RunConfig, ModelsAreFilesFoldersOrKnownNames)
+{
+    const TempDir dir;
+    std::filesystem::create_directories(dir / "hf");
+    std::filesystem::create_directories(dir / "empty");
+    std::filesystem::create_directories(dir / "known");
+    write(dir / "hf/config.json", "{}");
+    write(dir / "known/tiny-1m.json", "{}");
+    ::setenv("PLIMSOLL_MODELS", (dir / "known").c_str(), 1);
+    EXPECT_EQ(find_model("hf", dir.path()), dir / "hf/config.json");
+    EXPECT_EQ(find_model("hf/config.json", dir.path()), dir / "hf/config.json");
+    EXPECT_EQ(find_model("tiny-1m", dir.path()), dir / "known/tiny-1m.json");
+    EXPECT_EQ(find_model("gpt2", dir.path()), std::string(PLIMSOLL_SOURCE_DIR) + "/jobs/models/gpt2.json");
+    expect_error<ConfigError>([&] { find_model("empty", dir.path()); },
+                              "'" + (dir / "empty") + "' is a folder without config.json");
+    try
+    {
+        find_model("tiny-2m", dir.path());
+        FAIL();
+    }
+    catch (const ConfigError& error)
+    {
+        const std::string text = error.what();
+        EXPECT_EQ(text.find("model 'tiny-2m' is neither a file (looked for '" + (dir / "tiny-2m") +
+                            "') nor a known model ("), 0u) << text;
+        EXPECT_NE(text.find("gpt2"), std::string::npos);
+        EXPECT_EQ(text.substr(text.size() - 16), "nearest: tiny-1m") << text;
+    }
+    ::unsetenv("PLIMSOLL_MODELS");
+}
+
+TEST(RunConfigRules, AGoodOnePasses) { EXPECT_NO_THROW(validate_run_config(valid_config())); }
+
+TEST(RunConfigRules, ALengthIsGivenOnce)
+{
+    RunConfig config = valid_config();
+    config.train.tokens = 500;
+    expect_error<ConfigError>([&] { validate_run_config(config); }, "the run has 2 lengths (tokens 500, steps 10). keep one");
+    config.train.tokens = 0;
+    config.train.steps = 0;
+    expect_error<ConfigError>([&] { validate_run_config(config); },
+                              "the run has no length. set one of tokens, steps, epochs in [train]");
+}
+
+TEST(RunConfigRules, BatchesDivide)
+{
+    RunConfig config = valid_config();
+    config.layout.global_batch = 32;
+    config.layout.micro_batch = 5;
+    expect_error<ConfigError>([&] { validate_run_config(config); },
+                              "global-batch 32 is not a multiple of micro-batch x dp = 5 x 1 = 5. nearest: 30");
+    config.layout.micro_batch = 33;
+    expect_error<ConfigError>([&] { validate_run_config(config); },
+                              "global-batch 32 is not a multiple of micro-batch x dp = 33 x 1 = 33. nearest: 33");
+}
+
+TEST(RunConfigRules, AllFaultsAreNamedAtOnce)
+{
+    RunConfig config = valid_config();
+    config.train.min_lr = 0.5;
+    config.train.warmup = parse_span("60%");
+    config.train.decay = parse_span("50%");
+    config.data.sources.clear();
+    config.eval.every = parse_span("50");
+    expect_error<ConfigError>([&] { validate_run_config(config); },
+                              "min-lr 0.5 is above lr 0.001; warmup 60% + decay 50% = 110% of the run (more than all of it); "
+                              "there is no training data. set shards in [data.NAME]; eval.every is set, eval.shards is not "
+                              "(nothing to validate on). set shards in [eval]");
+}
+
+TEST(ResumeRules, FollowTheKindOfKey)
+{
+    const std::pair<const char*, ResumeRule> rows[] = {
+        {"layout.tp", ResumeRule::free},          {"layout.micro-batch", ResumeRule::free},
+        {"run.device", ResumeRule::free},         {"run.log-every", ResumeRule::free},
+        {"run.name", ResumeRule::free},           {"checkpoint.every", ResumeRule::free},
+        {"eval.every", ResumeRule::free},         {"train.loss-chunks", ResumeRule::free},
+        {"train.recompute", ResumeRule::free},    {"train.lr", ResumeRule::run_file},
+        {"train.min-lr", ResumeRule::run_file},   {"train.schedule", ResumeRule::run_file},
+        {"train.warmup", ResumeRule::run_file},   {"train.steps", ResumeRule::run_file},
+        {"train.tokens", ResumeRule::run_file},   {"train.weight-decay", ResumeRule::run_file},
+        {"model.name", ResumeRule::guarded},      {"data.kjv.shards", ResumeRule::guarded},
+        {"data.seq-len", ResumeRule::guarded},    {"layout.global-batch", ResumeRule::guarded},
+        {"run.seed", ResumeRule::guarded},        {"train.optimizer", ResumeRule::guarded},
+        {"train.precision", ResumeRule::guarded}, {"unheard.of", ResumeRule::guarded},
+    };
+    for (const auto& row : rows) { EXPECT_EQ(resume_rule(row.first), row.second) << row.first; }
+}
+
+TEST(ResumeRules, EveryKeyHasOne)
+{
+    Parsed p;
+    for (const Option* option : p.options.all())
+    {
+        const std::string section = option->section();
+        if (section == "model" || section == "data" || section == "lora") { continue; }
+        if (resume_rule(option->name()) != ResumeRule::guarded) { continue; }
+        const std::set<std::string> guarded = {"run.seed", "layout.global-batch", "train.optimizer", "train.precision"};
+        EXPECT_EQ(guarded.count(option->name()), 1u) << option->name();
+    }
+}
