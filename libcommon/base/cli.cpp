@@ -434,13 +434,26 @@ std::vector<std::string> OptionSet::parse(const std::vector<std::string>& argume
     return positionals;
 }
 
+namespace
+{
+
+/// "config.json" of "config.json (HF style), a folder with one, ...".
+std::string first_phrase(const std::string& text)
+{
+    std::size_t end = text.size();
+    for (const char* stop : {". ", "; ", " (", ", "}) { end = std::min(end, text.find(stop)); }
+    return text.substr(0, end);
+}
+
+}  // namespace
+
 void OptionSet::require(const std::vector<std::string>& names) const
 {
     for (const std::string& name : names)
     {
         const Option& option = at(name);
         if (option.is_set()) { continue; }
-        const std::string what = option.help_.substr(0, option.help_.find_first_of(".;("));
+        const std::string what = first_phrase(option.help_);
         VALIDATE(!option.section_.empty(), UsageError, "{} is missing ({})", option.spelling(), what);
         throw ConfigError(fmt::format("{} is missing ({}). set {} in [{}] of the run file, or {}", option.name(), what,
                                       option.key_, option.section_, option.spelling()));
