@@ -64,5 +64,5 @@ TEST(StopSignals, HandlersAreRestored)
 TEST(StopSignals, ASecondOneIsAFault)
 {
     const StopSignals signals(Usr1::untouched);
-    expect_error<InternalError>([] { StopSignals(Usr1::untouched); }, "stop signals are installed twice");
+    expect_error<InternalError>([] { const StopSignals second(Usr1::untouched); }, "stop signals are installed twice");
 }
