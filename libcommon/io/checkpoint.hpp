@@ -9,6 +9,7 @@
 /// A writer that is destroyed without commit() removes its temporary directory.
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -60,6 +61,7 @@ struct CheckpointMeta
     std::string layout_note;       ///< "tp 1 pp 1 dp 1 zero 0", informative: readers trust boxes only
     std::string run_ini;           ///< resolved run file of the writing run
     std::string precision;         ///< fp32, fp64
+    std::map<std::string, std::string> aliases; ///< "head.weight" -> the tensor that holds it (tied embedding)
 };
 
 /// A canonical tensor of the checkpoint in one state.
@@ -104,24 +106,48 @@ class CheckpointWriter
     std::unique_ptr<Impl> impl_;
 };
 
-/// Removes all but the newest `keep_last` committed steps under `root` (0 keeps all), never the newest valid one.
+/// Removes all but the `keep_last` steps under `root` that were committed last (0 keeps all), never the newest valid one.
 void apply_retention(const std::string& root, std::int64_t keep_last);
 
-/// Committed steps under `root`, ascending; temporary directories and strangers are not listed.
+/// Numbers of the committed steps under `root`, ascending; the highest need not be the newest commit (a run that went back
+/// to an older step): find_checkpoint() knows. Temporary directories and strangers are not listed.
 std::vector<std::int64_t> committed_steps(const std::string& root);
 
-/// Path of step `step` under `root`: root/step_00000020.
+/// Path of step `step` under `root`: root/step_00000020 (the aside copy of it when a replacement was interrupted).
 std::string step_path(const std::string& root, std::int64_t step);
 
 /// The step directory that a user means: a step directory itself, or the newest committed step of a directory with steps
-/// (what `latest` names unless a newer commit exists). When the newest fails a check of sizes and COMMIT, the one before it
-/// with a line in `warnings`. Empty string when there is none.
+/// (what `latest` names unless a newer commit exists), also below `dir`/ckpt of a run directory. When the newest fails a
+/// check of sizes and COMMIT, the one before it with a line in `warnings`. Empty string when there is none.
+/// @throws FormatError when there are committed steps and none of them is valid: a fresh start would bury them
 std::string find_checkpoint(const std::string& dir, std::vector<std::string>* warnings);
 
+/// What `inspect` shows beside meta().
+struct CheckpointInfo
+{
+    struct File
+    {
+        std::string name;
+        std::int64_t bytes = 0, data_bytes = 0, boxes = 0;
+    };
+    struct Tensor
+    {
+        CheckpointTensor tensor;
+        std::int64_t boxes = 0;
+        std::uint64_t digest = 0; ///< the same in every layout
+    };
+    std::string path, writer, uuid, format_version;
+    std::int64_t bytes = 0; ///< of the shard files
+    std::vector<File> files;
+    std::vector<Tensor> tensors;
+};
+
+/// One control thread.
 class CheckpointReader
 {
   public:
-    /// Opens a committed step. Checks COMMIT, manifest, sizes and uuids. @throws FormatError naming the file.
+    /// Opens a committed step. Checks COMMIT, manifest, sizes, uuids and that each element is stored exactly once.
+    /// @throws FormatError naming the file.
     explicit CheckpointReader(const std::string& step_dir);
     ~CheckpointReader();
     CheckpointReader(const CheckpointReader&) = delete;
@@ -130,6 +156,7 @@ class CheckpointReader
     const CheckpointMeta& meta() const;
     std::vector<CheckpointTensor> tensors() const;
     bool has(CheckpointState state, const std::string& tensor) const;
+    CheckpointInfo info() const;
     /// Reads any box of the global tensor into `data` (C order), from whichever stored boxes hold it; checks the CRC of
     /// every block that it touches. @throws FormatError on a missing element or a CRC mismatch (file, dataset, block).
     void read(CheckpointState state, const std::string& tensor, const Box& box, void* data) const;
@@ -147,8 +174,12 @@ struct VerifyReport
     std::vector<std::string> faults; ///< each one line: file: what (why)
 };
 
-/// size: manifest sizes, COMMIT digest. meta: opens every file, uuid, flags, coverage (each element of every tensor exactly
-/// once). full: reads all data, block CRCs and element digests.
-VerifyReport verify_checkpoint(const std::string& step_dir, VerifyLevel level);
+/// Called with the bytes read so far (level full only).
+using VerifyProgress = std::function<void(std::int64_t)>;
+
+/// size: manifest sizes, COMMIT digest. meta: opens every file, uuid, flags, tables, all bytes outside the datasets,
+/// coverage (each element of every tensor exactly once). full: reads all data, block CRCs and element digests.
+/// Faults are reported, not thrown; reading goes on where it can.
+VerifyReport verify_checkpoint(const std::string& step_dir, VerifyLevel level, const VerifyProgress& progress = {});
 
 }  // namespace plimsoll

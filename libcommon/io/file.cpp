@@ -238,17 +238,22 @@ std::string read_text_file(const std::string& path)
     }
 }
 
+void write_file(const std::string& path, std::string_view content)
+{
+    File file(path, File::Mode::create);
+    file.write_at(content.data(), static_cast<std::int64_t>(content.size()), 0);
+    crash_point("file.written");
+    file.sync();
+    file.close();
+    crash_point("file.synced");
+}
+
 void write_file_atomically(const std::string& path, std::string_view content)
 {
     const std::string temporary = fmt::format("{}.tmp{}", path, ::getpid());
     try
     {
-        File file(temporary, File::Mode::create);
-        file.write_at(content.data(), static_cast<std::int64_t>(content.size()), 0);
-        crash_point("file.written");
-        file.sync();
-        file.close();
-        crash_point("file.synced");
+        write_file(temporary, content);
         rename_path(temporary, path);
     }
     catch (...)

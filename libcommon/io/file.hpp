@@ -51,6 +51,9 @@ std::string read_text_file(const std::string& path);
 /// Writes `path` so that a reader sees the old or the new content, never a part: tmp, fsync, rename, fsync of the parent.
 void write_file_atomically(const std::string& path, std::string_view content);
 
+/// Writes a new file (or over an old one) and syncs it: for places that nobody looks at yet.
+void write_file(const std::string& path, std::string_view content);
+
 void sync_directory(const std::string& path);
 
 bool path_exists(const std::string& path);
