@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""plimsoll-train beside PyTorch eager: GPT-2 124M shape, fp32, CPU, one process. Prints rates, memory, start-up and ratios.
+
+    train_speed.py [BIN_DIR] [--threads 2] [--seq-len 256] [--batch 4] [--steps 6] [--rounds 3]
+
+Runs are interleaved, each in a fresh process; the best of all rounds counts for speed (the machine is noisy), the median for
+memory and start-up. Needs torch in this Python; nothing of it is needed by Plimsoll at run time.
+"""
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+VOCAB = 50257
+
+PEER = r"""
+import sys, time, resource
+start = float(sys.argv[1])
+threads, length, batch, steps = map(int, sys.argv[2:6])
+import torch
+from torch import nn
+import torch.nn.functional as F
+torch.set_num_threads(threads)
+torch.manual_seed(1)
+D, L, H, V, P = 768, 12, 12, 50257, 1024
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.n1, self.n2 = nn.LayerNorm(D), nn.LayerNorm(D)
+        self.qkv, self.o = nn.Linear(D, 3 * D), nn.Linear(D, D)
+        self.up, self.down = nn.Linear(D, 4 * D), nn.Linear(4 * D, D)
+    def forward(self, x):
+        B, T, _ = x.shape
+        q, k, v = (t.view(B, T, H, D // H).transpose(1, 2) for t in self.qkv(self.n1(x)).split(D, 2))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(B, T, D)
+        x = x + self.o(y)
+        return x + self.down(F.gelu(self.up(self.n2(x)), approximate="tanh"))
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(V, D), nn.Embedding(P, D)
+        self.blocks = nn.ModuleList(Block() for _ in range(L))
+        self.norm = nn.LayerNorm(D)
+        self.head = nn.Linear(D, V, bias=False)
+        self.head.weight = self.tokens.weight
+    def forward(self, ids, labels):
+        x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1]))
+        for block in self.blocks:
+            x = block(x)
+        return F.cross_entropy(self.head(self.norm(x)).view(-1, V), labels.view(-1))
+
+model = Model()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+data = torch.randint(257, (steps, batch, length + 1))
+times = []
+for step in range(steps):
+    begin = time.time()
+    ids, labels = data[step, :, :-1].contiguous(), data[step, :, 1:].contiguous()
+    loss = model(ids, labels)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    loss.item()
+    times.append(time.time() - begin)
+    if step == 0:
+        first = time.time() - start
+rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(first, times[0], min(times[1:]), rss)
+"""
+
+
+def run_peer(args):
+    out = subprocess.run([sys.executable, "-c", PEER, str(time.time()), str(args.threads), str(args.seq_len),
+                          str(args.batch), str(args.steps)], capture_output=True, text=True, check=True).stdout.split()
+    first, first_step, best_step, rss = map(float, out)
+    return {"startup": first - first_step, "step": best_step, "rss": rss}
+
+
+def run_plimsoll(args, folder):
+    for old in (folder / "run").glob("**/*"):
+        if old.is_file():
+            old.unlink()
+    command = [str(args.bin / "plimsoll-train"), "--model", str(folder / "gpt2.json"),
+               "--data.shards", str(folder / "tokens" / "*.h5"), "--seq-len", str(args.seq_len),
+               "--micro-batch", str(args.batch), "--global-batch", str(args.batch), "--steps", str(args.steps + 1000),
+               "--lr", "1e-4", "--schedule", "constant", "--run.dir", str(folder / "run"), "--run.threads", str(args.threads),
+               "--run.log-every", "1"]
+    start = time.time()
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    first = None
+    rows = 0
+    for line in process.stderr:
+        if re.match(r"\s*(\d\d:\d\d:\d\d\s+)?\d+\s+\d+\.\d+", line):
+            first = first or time.time() - start
+            rows += 1
+            if rows >= args.steps:
+                break
+    peak = next(int(l.split()[1]) * 1024 for l in open(f"/proc/{process.pid}/status") if l.startswith("VmHWM"))
+    process.kill()
+    process.stderr.close()
+    process.wait()
+    if first is None:
+        sys.exit("plimsoll-train printed no step")
+    times = [row["seconds"] for row in map(json.loads, open(folder / "run" / "metrics.jsonl")) if "loss" in row]
+    return {"startup": first - times[0], "step": min(times[1:args.steps]), "rss": peak}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("bin", type=Path, nargs="?", default=Path(os.environ.get("PLIMSOLL_BIN", "build/release/bin")))
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seq-len", type=int, default=256)
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=3)
+    args = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = str(args.threads)
+    with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DIR")) as name:
+        folder = Path(name)
+        (folder / "text.txt").write_text("".join(f"number {i} of many, and {i * i % 97} more\n" for i in range(60000)))
+        subprocess.run([str(args.bin / "plimsoll-shard"), "--input", str(folder / "text.txt"), "--tokenizer", "bytes",
+                        "--out", str(folder / "tokens")], check=True, capture_output=True)
+        (folder / "gpt2.json").write_text(json.dumps({
+            "model_type": "gpt2", "vocab_size": VOCAB, "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024}))
+        ours, peers = [], []
+        for _ in range(args.rounds):
+            peers.append(run_peer(args))
+            ours.append(run_plimsoll(args, folder))
+
+    tokens = args.seq_len * args.batch
+    flops = 6 * (12 * 12 * 768**2 + VOCAB * 768) + 12 * 12 * 768 * args.seq_len
+    print(f"GPT-2 124M, fp32, {args.threads} threads, batch {args.batch} x {args.seq_len}, best of {args.rounds}")
+    print(f"{'':14}{'tok/s':>9}{'GFLOP/s':>9}{'RSS MiB':>9}{'start s':>9}")
+    figures = {}
+    for label, runs in (("torch eager", peers), ("plimsoll", ours)):
+        rate = tokens / min(r["step"] for r in runs)
+        rss = statistics.median(r["rss"] for r in runs) / 2**20
+        startup = statistics.median(r["startup"] for r in runs)
+        figures[label] = (rate, rss, startup)
+        print(f"{label:14}{rate:9.1f}{rate * flops / 1e9:9.1f}{rss:9.0f}{startup:9.2f}")
+    a, b = figures["plimsoll"], figures["torch eager"]
+    print(f"{'ratio':14}{a[0] / b[0]:9.2f}{'':9}{a[1] / b[1]:9.2f}{a[2] / b[2]:9.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "base/error.hpp"
+#include "torch/model/small_run.hpp"
+
+using namespace plimsoll;
+using namespace plimsoll::nn;
+using plimsoll::test::small_gpt2;
+using plimsoll::test::small_llama;
+using plimsoll::test::SmallRun;
+
+TEST(TrainStep, AccumulationDoesNotChangeTheStep)
+{
+    // Decision 22 in fp64: loss and norm 1e-11; ten steps, so that updates and moments take part. Masks are uneven, which
+    // shows any averaging by micro-batch.
+    SmallRun whole(small_gpt2(), at::kDouble, 6), thirds(small_gpt2(), at::kDouble, 2), single(small_gpt2(), at::kDouble, 1);
+    for (int step = 1; step <= 10; ++step)
+    {
+        const StepResult expected = whole.run(step);
+        for (SmallRun* other : {&thirds, &single})
+        {
+            const StepResult got = other->run(step);
+            EXPECT_EQ(got.sums.count, expected.sums.count);
+            EXPECT_NEAR(got.loss(), expected.loss(), 1e-11 * expected.loss());
+            EXPECT_NEAR(got.grad_norm, expected.grad_norm, 1e-11 * expected.grad_norm);
+        }
+    }
+}
+
+TEST(TrainStep, LearnsTheRule)
+{
+    SmallRun run(small_llama(), at::kFloat, 3);
+    const double first = run.run(1).loss();
+    EXPECT_NEAR(first, std::log(37.0), 0.2);
+    double last = first;
+    for (int step = 2; step <= 50; ++step) { last = run.run(step).loss(); }
+    EXPECT_LT(last, first - 1.5);
+}
+
+TEST(TrainStep, RepeatsToTheBit)
+{
+    SmallRun a(small_llama(), at::kFloat, 2), b(small_llama(), at::kFloat, 2);
+    for (int step = 1; step <= 5; ++step) { EXPECT_EQ(a.run(step).loss(), b.run(step).loss()); }
+    EXPECT_TRUE(at::equal(a.weights(), b.weights()));
+}
+
+TEST(TrainStep, ShardedPathOfOneRankIsTheSameToTheBit)
+{
+    SmallRun plain(small_llama(), at::kFloat, 2, 0), sharded(small_llama(), at::kFloat, 2, 1);
+    for (int step = 1; step <= 3; ++step) { EXPECT_EQ(plain.run(step).grad_norm, sharded.run(step).grad_norm); }
+    EXPECT_TRUE(at::equal(plain.weights(), sharded.weights()));
+}
+
+TEST(TrainStep, NormIsOfTheAveragedGradientBeforeClipping)
+{
+    SmallRun run(small_llama(), at::kDouble, 6);
+    StepTimes times;
+    const LossSums sums = run.step->accumulate_gradients(1, 0, times);
+    double squares = 0;
+    for (std::int64_t u = 0; u < run.params->num_units(); ++u)
+    {
+        squares += run.params->buffer(FlatState::grads, u).pow(2).sum().item<double>();
+    }
+    run.params->zero_grads();
+    const double nominal = 6.0 * 16.0;
+    const double expected = std::sqrt(squares) * nominal / static_cast<double>(sums.count);
+    EXPECT_NEAR(run.run(1).grad_norm, expected, 1e-12 * expected);
+}
+
+TEST(TrainStep, ClippingBoundsTheUpdateOfTheFirstMoment)
+{
+    SmallRun run(small_llama(), at::kDouble, 6);
+    run.settings.clip = 1e-3;
+    run.make_step();
+    const StepResult result = run.run(1);
+    ASSERT_GT(result.grad_norm, 1e-3);
+    double squares = 0;
+    for (std::int64_t u = 0; u < run.params->num_units(); ++u)
+    {
+        squares += run.params->buffer(FlatState::exp_avg, u).pow(2).sum().item<double>();
+    }
+    // After one update exp_avg = (1 - beta1) g, and the clipped g has the norm clip * norm / (norm + 1e-6).
+    EXPECT_NEAR(std::sqrt(squares), 0.1 * 1e-3 * result.grad_norm / (result.grad_norm + 1e-6), 1e-12);
+}
+
+TEST(TrainStep, ABatchWithoutValidTokensChangesNothing)
+{
+    SmallRun run(small_llama(), at::kFloat, 2);
+    run.edit = [](TokenBatch& batch)
+    {
+        std::fill(batch.mask.begin(), batch.mask.end(), std::uint8_t{0});
+        batch.num_valid = 0;
+    };
+    const at::Tensor before = run.weights();
+    const StepResult result = run.run(1);
+    EXPECT_FALSE(result.updated);
+    EXPECT_EQ(result.sums.count, 0);
+    EXPECT_TRUE(at::equal(before, run.weights()));
+}
+
+TEST(TrainStep, OneMicroBatchWithoutValidTokensIsNoSpecialCase)
+{
+    SmallRun accumulated(small_llama(), at::kDouble, 1), whole(small_llama(), at::kDouble, 6);
+    // The sixth sample of the step has no valid token: one whole micro-batch here, the last row there.
+    whole.edit = [](TokenBatch& batch)
+    { std::fill(batch.mask.begin() + 5 * batch.seq_len, batch.mask.end(), std::uint8_t{0}); };
+    accumulated.edit = [count = std::int64_t{0}](TokenBatch& batch) mutable
+    {
+        if (count++ % 6 == 5) { std::fill(batch.mask.begin(), batch.mask.end(), std::uint8_t{0}); }
+    };
+    const StepResult a = accumulated.run(1), b = whole.run(1);
+    EXPECT_EQ(a.sums.count, b.sums.count);
+    EXPECT_NEAR(a.loss(), b.loss(), 1e-11 * b.loss());
+    EXPECT_NEAR(a.grad_norm, b.grad_norm, 1e-11 * b.grad_norm);
+}
+
+TEST(TrainStep, RefusesALossThatIsNotFiniteAndLeavesTheWeights)
+{
+    SmallRun run(small_llama(), at::kFloat, 6);
+    run.params->view(FlatState::params, "final_norm.weight")[0].fill_(std::numeric_limits<float>::quiet_NaN());
+    const at::Tensor before = run.weights();
+    try
+    {
+        run.run(7);
+        FAIL() << "a loss of nan passed";
+    }
+    catch (const NumericError& error)
+    {
+        EXPECT_EQ(error.exit_code(), ExitCode::fatal);
+        EXPECT_NE(std::string(error.what()).find("loss is nan at step 7 (lr 0.01)"), std::string::npos) << error.what();
+    }
+    EXPECT_TRUE(at::allclose(before, run.weights(), 0, 0, true));
+}
+
+TEST(TrainStep, CarriesTheStopRequest)
+{
+    SmallRun run(small_llama(), at::kFloat, 6);
+    EXPECT_FALSE(run.step->run(1, 0, 1, [] { return false; }).stop_requested);
+    EXPECT_TRUE(run.step->run(2, 6, 2, [] { return true; }).stop_requested);
+}

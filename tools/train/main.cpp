@@ -1,0 +1,204 @@
+// plimsoll-train: options -> checks -> Trainer -> report and exit code.
+
+#include <filesystem>
+#include <iostream>
+
+#include "base/run_tool.hpp"
+#include "base/units.hpp"
+#include "mem/plugin.hpp"
+#include "nn/trainer.hpp"
+#include "telemetry/status_file.hpp"
+
+using namespace plimsoll;
+
+namespace
+{
+
+struct Options
+{
+    RunConfig config;
+    nn::TrainOptions train;
+    bool dry_run = false;
+    bool json = false;
+};
+
+void declare(OptionSet& set, Options& options)
+{
+    declare_run_config(set, options.config);
+    set.add_flag("", "dry-run", options.dry_run, "check everything that can be checked, start nothing");
+    set.add_flag("", "json", options.json, "print the result as JSON on stdout");
+    set.add_count("", "stop-at-step", options.train.stop_at_step,
+                  "save and stop after this step (exit 75); the schedule does not change")
+        .range(0)
+        .shown_default("off");
+    set.add_texts("", "allow-change", options.train.allow_change,
+                  "guarded keys that may differ from the checkpoint's: model, data, data.seq-len, run.seed, "
+                  "layout.global-batch")
+        .value_name("KEY");
+}
+
+void describe_run(Log& log, const nn::TrainSetup& setup)
+{
+    const RunConfig& config = setup.config;
+    log.line(fmt::format("plimsoll-train {}   1 rank   layout {}   {} ({} parameters)   {}   {}", version_with_build(),
+                         nn::layout_text(setup.layout), setup.model.name,
+                         format_count(static_cast<double>(setup.parameters)), config.train.precision,
+                         config.run.device));
+    log.row("data", fmt::format("{} shards, {} tokens, {} samples of {}, epochs in this run {:.2f}",
+                                setup.data->shards().size(), format_grouped(setup.data->num_tokens()),
+                                format_grouped(setup.order->num_samples()), config.data.seq_len,
+                                static_cast<double>(setup.plan.total_steps * setup.layout.global_batch) /
+                                    static_cast<double>(setup.order->num_samples())));
+    log.row("plan", fmt::format("{} steps of {} sequences ({} x {} accumulated), {} tokens, warmup {}, {}",
+                                format_grouped(setup.plan.total_steps), setup.layout.global_batch,
+                                setup.layout.micro_batch, setup.layout.accumulation(),
+                                format_grouped(setup.plan.total_steps * setup.plan.tokens_per_step),
+                                setup.plan.warmup_steps, config.train.schedule));
+    for (const std::string& note : setup.model.notes) { log.row("note", note); }
+}
+
+/// Bytes free where `path` is or will be.
+std::int64_t free_bytes(std::string path)
+{
+    while (!path.empty() && !std::filesystem::exists(path)) { path = std::filesystem::path(path).parent_path().string(); }
+    return static_cast<std::int64_t>(std::filesystem::space(path.empty() ? "." : path).available);
+}
+
+ExitCode dry_run(const nn::TrainSetup& setup, Log& log)
+{
+    const std::string checkpoints = setup.config.run.dir + "/ckpt";
+    const nn::ResumeChoice choice = nn::choose_resume(setup, checkpoints);
+    for (const std::string& warning : choice.warnings) { log.warning(warning); }
+    for (const ConfigChange& change : choice.changes)
+    {
+        log.row("changed", fmt::format("{}: {} -> {}", change.key, change.old_value, change.new_value));
+    }
+    log.row("resume", choice.step_dir.empty() ? "from step 0" : choice.step_dir);
+    const std::int64_t available = free_bytes(setup.config.run.dir);
+    const std::int64_t kept = setup.config.checkpoint.keep_last > 0 ? setup.config.checkpoint.keep_last + 1 : 1;
+    VALIDATE(available >= setup.checkpoint_bytes * kept, ConfigError,
+             "{} has {} free, {} checkpoints of {} need {}. free space or lower keep-last", setup.config.run.dir,
+             format_storage(static_cast<double>(available)), kept,
+             format_storage(static_cast<double>(setup.checkpoint_bytes)),
+             format_storage(static_cast<double>(setup.checkpoint_bytes * kept)));
+    log.row("disk", fmt::format("a checkpoint takes {}, {} free", format_storage(static_cast<double>(setup.checkpoint_bytes)),
+                                format_storage(static_cast<double>(available))));
+    log.row("dry run", "ok: nothing was started or written");
+    return ExitCode::done;
+}
+
+void print_json(const nn::TrainReport& report)
+{
+    nlohmann::ordered_json out;
+    out["schema"] = 1;
+    out["exit"] = static_cast<int>(report.exit);
+    out["reason"] = report.reason;
+    out["step"] = report.step;
+    out["total_steps"] = report.total_steps;
+    out["consumed_tokens"] = report.consumed_tokens;
+    out["loss"] = report.loss;
+    out["val_loss"] = report.val_loss > 0 ? nlohmann::ordered_json(report.val_loss) : nlohmann::ordered_json();
+    out["peak_bytes"] = report.peak_bytes;
+    out["seconds"] = report.seconds;
+    std::cout << out.dump() << "\n";
+}
+
+void print_end(Log& log, const nn::TrainReport& report)
+{
+    if (report.already_finished)
+    {
+        log.row("done", fmt::format("the run was finished already ({} steps)", format_grouped(report.step)));
+        return;
+    }
+    const std::string counts =
+        fmt::format("{} of {} steps, {} tokens, loss {:.4f}   peak {}", format_grouped(report.step),
+                    format_grouped(report.total_steps), format_grouped(report.consumed_tokens), report.loss,
+                    format_memory(static_cast<double>(report.peak_bytes)));
+    if (report.exit == ExitCode::done) { log.row("done", counts); }
+    else { log.row("stopped", fmt::format("{} ({}). {}", counts, report.reason, report.hint)); }
+}
+
+ExitCode train(const nn::TrainSetup& setup, const Options& options, Log& log)
+{
+    RunDirectory directory(setup.config.run.dir);
+    const StopSignals signals(setup.config.run.signal_usr1 ? Usr1::stops : Usr1::untouched);
+    RunStatus status;
+    status.attempt = directory.attempt();
+    write_status(directory.status(), status);
+    nn::Trainer trainer(setup, directory, log, kind_of(stderr));
+    const auto end_with = [&](ExitCode code, std::string reason, std::string hint, std::int64_t step)
+    {
+        status.state = state_of(code);
+        status.exit = static_cast<int>(code);
+        status.reason = std::move(reason);
+        status.hint = std::move(hint);
+        status.step = step;
+        write_status(directory.status(), status);
+    };
+    try
+    {
+        const nn::TrainReport report = trainer.run(signals);
+        print_end(log, report);
+        end_with(report.exit, report.reason, report.hint, report.step);
+        if (options.json) { print_json(report); }
+        return report.exit;
+    }
+    catch (const std::exception& error)
+    {
+        const auto* known = dynamic_cast<const Error*>(&error);
+        ExitCode code = known != nullptr ? known->exit_code() : ExitCode::failed;
+        if (dynamic_cast<const FormatError*>(&error) != nullptr) { code = ExitCode::fatal; }
+        try
+        {
+            end_with(code, error.what(), "", trainer.step());
+        }
+        catch (const IoError& unwritten)
+        {
+            log.warning(unwritten.what());  // the error that ends the run matters more
+        }
+        throw;
+    }
+}
+
+ExitCode run(const Options& options, const Invocation& invocation)
+{
+    // A damaged shard or checkpoint stays damaged: a restart would end the same way.
+    try
+    {
+        if (options.config.run.device == "cuda") { require_cuda_plugin(); }
+        Log log(stderr);
+        const nn::TrainSetup setup =
+            nn::prepare_training(options.config, options.train, invocation.options->snapshot());
+        describe_run(log, setup);
+        return options.dry_run ? dry_run(setup, log) : train(setup, options, log);
+    }
+    catch (FormatError& error)
+    {
+        error.set_exit_code(ExitCode::fatal);
+        throw;
+    }
+}
+
+}  // namespace
+
+int main(int argc, char** argv)
+{
+    Options options;
+    ToolSpec tool;
+    tool.name = "plimsoll-train";
+    tool.summary = "trains a language model inside a memory budget";
+    Command command;
+    command.sections = {"run", "model", "layout", "data", "train", "eval", "checkpoint", "cluster"};
+    command.required = {"model.name", "data.seq-len", "train.lr"};
+    command.examples = {
+        "plimsoll-train --config jobs/demo.ini",
+        "plimsoll-train --config jobs/demo.ini --dry-run",
+        "plimsoll-train --config jobs/demo.ini --steps 200 --lr 3e-4 --name second",
+        "plimsoll-train --config jobs/demo.ini --stop-at-step 40        # exit 75; the same command goes on",
+    };
+    command.declare = [&](OptionSet& set) { declare(set, options); };
+    command.validate = [&] { validate_run_config(options.config); };
+    command.run = [&](const Invocation& invocation) { return run(options, invocation); };
+    tool.commands = {command};
+    return run_tool(argc, argv, tool);
+}
