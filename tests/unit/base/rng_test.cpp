@@ -109,6 +109,10 @@ TEST(DataOrderGolden, PermutationAgreesToTheBit)
             EXPECT_EQ(permutation(row.at("index")[i].get<std::uint64_t>()), row.at("image")[i].get<std::uint64_t>())
                 << row.dump();
         }
+        if (!row.contains("digest")) { continue; }
+        std::uint64_t digest = 0;
+        for (std::uint64_t i = 0; i < permutation.size(); ++i) { digest += mix64(mix64(i) ^ permutation(i)); }
+        EXPECT_EQ(digest, from_hex(row.at("digest"))) << row.dump();
     }
 }
 

@@ -141,7 +141,7 @@ def hex64(x):
 
 
 def vectors():
-    """Every 64-bit value as 16 hex digits, a double by its bits."""
+    """Every 64-bit value as 16 hex digits, a double by its bits; the digest covers a whole table."""
     rng = []
     for seed, purpose, salt in [(0, 1, 0), (1, 1, 0), (1, 3, 0), (7, 1, hash_name("embed_tokens.weight")), (U64, 6, U64)]:
         stream = CounterRng(seed, purpose, salt)
@@ -155,9 +155,11 @@ def vectors():
         for seed, stream, epoch in [(0, 0, 0), (1, 0, 0), (6, 3, 0), (5, 3, 1), (U64, 1, 2**32)]:
             p = KeyedPermutation(size, seed, stream, epoch)
             indices = sorted({0, 1 % size, 2 % size, size // 2, size - 1})
-            permutation.append({
-                "size": size, "seed": hex64(seed), "stream": stream, "epoch": epoch,
-                "index": indices, "image": [p(i) for i in indices]})
+            row = {"size": size, "seed": hex64(seed), "stream": stream, "epoch": epoch,
+                   "index": indices, "image": [p(i) for i in indices]}
+            if p.table is not None:
+                row["digest"] = hex64(sum(mix64(mix64(i) ^ image) for i, image in enumerate(p.table)) & U64)
+            permutation.append(row)
     names = ["", "a", "embed_tokens.weight", "layers.11.attn.q_proj.weight"]
     return {
         "order": "feistel8-v1",
