@@ -155,6 +155,8 @@ std::string manifest_text(const CorpusManifest& manifest)
 CorpusManifest read_corpus_manifest(const std::string& directory)
 {
     const std::string path = directory + "/" + corpus_manifest_name;
+    VALIDATE(path_exists(path), FormatError, "'{}' is no directory of token shards (no {} in it)", directory,
+             corpus_manifest_name);
     return with_context(path, [&] {
         try
         {

@@ -67,13 +67,13 @@ void check_corpus_output(const std::string& path, CorpusOutput::Existing existin
     read_corpus_manifest(path);
 }
 
-CorpusOutput::CorpusOutput(const std::string& path, Existing existing) : path_(real_path(path))
+CorpusOutput::CorpusOutput(const std::string& path, Existing existing) : shown_(path), path_(real_path(path))
 {
     while (path_.size() > 1 && path_.back() == '/') { path_.pop_back(); }
     const std::size_t slash = path_.rfind('/');
     parent_ = slash == std::string::npos ? "." : path_.substr(0, std::max<std::size_t>(slash, 1));
     partial_ = parent_ + "/." + path_.substr(slash == std::string::npos ? 0 : slash + 1) + ".partial";
-    check_corpus_output(path_, existing);
+    check_corpus_output(shown_, existing);
     make_directories(partial_);
     lock();
     for (const std::string& name : list_directory(partial_))
@@ -87,7 +87,7 @@ void CorpusOutput::lock()
     lock_.emplace(partial_ + "/" + lock_name, File::Mode::create);
     // A file system without locks loses the check, not the output: its other reasons are no conflict.
     VALIDATE(::flock(lock_->descriptor(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK, UsageError,
-             "another plimsoll-shard is writing '{}'. wait for it or choose another --out", path_);
+             "another plimsoll-shard is writing '{}'. wait for it or choose another --out", shown_);
 }
 
 CorpusOutput::~CorpusOutput()

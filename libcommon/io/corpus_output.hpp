@@ -30,6 +30,7 @@ class CorpusOutput
   private:
     void lock();
 
+    std::string shown_; ///< as the user wrote it, for messages
     std::string path_;
     std::string parent_;
     std::string partial_;

@@ -295,6 +295,8 @@ H5File H5File::create(const std::string& path, const H5CreateOptions& options)
     const H5Handle access = file_access(Access::read_write, &options);
     const H5Handle creation(check(H5Pcreate(H5P_FILE_CREATE), path, "create"), H5Pclose);
     check(H5Pset_link_creation_order(creation.id(), H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED), path, "create");
+    // No object carries a time: the same content has the same bytes.
+    check(H5Pset_obj_track_times(creation.id(), false), path, "create");
     const hid_t id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.id(), access.id());
     if (id < 0) { fail_open(path); }
     return H5File(H5Handle(id, H5Fclose), path);
@@ -333,6 +335,7 @@ H5Group H5File::create_group(const std::string& path)
     const H5Handle links = link_creation();
     const H5Handle creation(check(H5Pcreate(H5P_GROUP_CREATE), where(path), "create"), H5Pclose);
     check(H5Pset_link_creation_order(creation.id(), H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED), where(path), "create");
+    check(H5Pset_obj_track_times(creation.id(), false), where(path), "create");
     return H5Group(H5Handle(check(H5Gcreate2(handle_.id(), path.c_str(), links.id(), creation.id(), H5P_DEFAULT),
                                   where(path), "create"), H5Gclose), where(path));
 }

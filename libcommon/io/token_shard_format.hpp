@@ -18,6 +18,7 @@ constexpr const char* tokens = "/tokens";
 constexpr const char* loss_mask = "/loss_mask";
 constexpr const char* document_ends = "/documents/ends";
 constexpr const char* document_text_bytes = "/documents/text_bytes";
+constexpr const char* document_group = "/documents";
 constexpr const char* crc_group = "/crc";
 constexpr const char* tokens_crc = "/crc/tokens";
 constexpr const char* loss_mask_crc = "/crc/loss_mask";

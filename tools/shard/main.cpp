@@ -71,7 +71,7 @@ void declare(OptionSet& options, Options& o)
     options.add_choice("", "on-bad-record", o.on_bad_record, {"error", "skip"},
                        "skip: go on and list them in OUT/bad_records.jsonl");
     options.add_bytes("", "max-record-bytes", o.corpus.text.max_record_bytes,
-                      "a longer line, paragraph or file is a bad record; memory is at most 32 MiB + 11 x the longest record")
+                      "a longer line, paragraph or file is a bad record; memory is at most 32 MiB + 9 x the longest record")
         .range(1, 2147483648.0);
     options.add_flag("", "force", o.force, "replace the token shards in OUT");
     options.add_flag("", "dry-run", o.dry_run, "read and count everything, write nothing");
