@@ -44,7 +44,10 @@ class ShardSequence
     /// `directory` empty: dry run.
     ShardSequence(std::string set, std::string directory, std::string prefix, std::int64_t shard_tokens,
                   const Tokenizer& tokenizer)
-        : set_(std::move(set)), directory_(std::move(directory)), prefix_(std::move(prefix)), shard_tokens_(shard_tokens),
+        : set_(std::move(set)),
+          directory_(std::move(directory)),
+          prefix_(std::move(prefix)),
+          shard_tokens_(shard_tokens),
           tokenizer_(tokenizer)
     {
     }
@@ -83,8 +86,8 @@ class ShardSequence
         relative_ = fmt::format("{}shard_{:05}.h5", prefix_, counts_.shards++);
         if (directory_.empty()) { return; }
         if (!prefix_.empty()) { make_directories(directory_ + "/" + prefix_); }
-        writer_ = std::make_unique<TokenShardWriter>(directory_ + "/" + relative_, tokenizer_.vocab(), tokenizer_.name(),
-                                                     tokenizer_.fingerprint());
+        writer_ = std::make_unique<TokenShardWriter>(directory_ + "/" + relative_, tokenizer_.vocab(),
+                                                     tokenizer_.name(), tokenizer_.fingerprint());
     }
 
     std::string set_;
@@ -156,7 +159,9 @@ class CorpusRun
 {
   public:
     CorpusRun(const CorpusOptions& options, const CorpusObserver& observer)
-        : options_(options), observer_(observer), tokenizer_(make_tokenizer(options.tokenizer))
+        : options_(options),
+          observer_(observer),
+          tokenizer_(make_tokenizer(options.tokenizer))
     {
     }
 
@@ -184,9 +189,11 @@ class CorpusRun
   private:
     void read_all(std::vector<InputFile> files)
     {
-        TextInput input(std::move(files), options_.text, [&](const BadRecord& record) {
-            if (output_) { bad_records_->add(record); }
-        });
+        TextInput input(std::move(files), options_.text,
+                        [&](const BadRecord& record)
+                        {
+                            if (output_) { bad_records_->add(record); }
+                        });
         Document document;
         while (input.next(document))
         {
@@ -223,8 +230,8 @@ class CorpusRun
         report_.write_seconds += watch_.lap();
     }
 
-    /// By the text and not by its place, so that neither order, file cuts nor later additions move a document, and copies
-    /// of a document never stand on both sides.
+    /// By the text and not by its place, so that neither order, file cuts nor later additions move a document, and
+    /// copies of a document never stand on both sides.
     bool is_held_out(std::string_view text) const
     {
         if (options_.validation <= 0) { return false; }

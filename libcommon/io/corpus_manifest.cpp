@@ -85,7 +85,8 @@ CorpusShard shard_of(const Json& row, const CorpusManifest& manifest)
 
 void check_kind(const Json& json)
 {
-    VALIDATE(json.is_object() && json.value("format", "") == manifest_format, FormatError, "not a manifest of token shards");
+    VALIDATE(json.is_object() && json.value("format", "") == manifest_format, FormatError,
+             "not a manifest of token shards");
     const auto version = json.at("format_version").get<std::vector<std::uint64_t>>();
     VALIDATE(version.size() == 2 && version[0] == shard_format::version_major, FormatError,
              "format version {} (this version reads {}.x)", fmt::join(version, "."), shard_format::version_major);
@@ -157,20 +158,22 @@ CorpusManifest read_corpus_manifest(const std::string& directory)
     const std::string path = directory + "/" + corpus_manifest_name;
     VALIDATE(path_exists(path), FormatError, "'{}' is no directory of token shards (no {} in it)", directory,
              corpus_manifest_name);
-    return with_context(path, [&] {
-        try
-        {
-            return parse(read_text_file(path));
-        }
-        catch (const Json::parse_error& error)
-        {
-            throw FormatError(fmt::format("not valid json (at byte {})", error.byte));
-        }
-        catch (const Json::exception&)
-        {
-            throw FormatError("a field is missing or has the wrong type. make the shards again");
-        }
-    });
+    return with_context(path,
+                        [&]
+                        {
+                            try
+                            {
+                                return parse(read_text_file(path));
+                            }
+                            catch (const Json::parse_error& error)
+                            {
+                                throw FormatError(fmt::format("not valid json (at byte {})", error.byte));
+                            }
+                            catch (const Json::exception&)
+                            {
+                                throw FormatError("a field is missing or has the wrong type. make the shards again");
+                            }
+                        });
 }
 
 }  // namespace plimsoll

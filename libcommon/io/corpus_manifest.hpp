@@ -13,8 +13,8 @@ namespace plimsoll
 
 struct CorpusShard
 {
-    std::string set;     ///< "train" or "validation"
-    TokenShardInfo info; ///< path relative to the directory
+    std::string set;      ///< "train" or "validation"
+    TokenShardInfo info;  ///< path relative to the directory
 };
 
 struct CorpusManifest
@@ -25,8 +25,8 @@ struct CorpusManifest
     std::uint32_t eod = 0;
     Dtype dtype = Dtype::u16;
     std::vector<std::string> required_features;
-    std::vector<std::pair<std::string, std::string>> options; ///< those that decide the output, in a fixed order
-    std::vector<std::pair<std::string, std::int64_t>> input;  ///< counts of what was read
+    std::vector<std::pair<std::string, std::string>> options;  ///< those that decide the output, in a fixed order
+    std::vector<std::pair<std::string, std::int64_t>> input;   ///< counts of what was read
     std::vector<CorpusShard> shards;
 
     /// sha256 over `options`.

@@ -62,7 +62,8 @@ void check_corpus_output(const std::string& path, CorpusOutput::Existing existin
              "'{}' exists and is not empty. choose another --out, or --force to replace the shards in it", path);
     const std::string foreign = foreign_entry(path);
     VALIDATE(foreign.empty(), UsageError,
-             "'{}' holds '{}', which plimsoll-shard did not write (--force replaces token shards only). choose another --out",
+             "'{}' holds '{}', which plimsoll-shard did not write (--force replaces token shards only). choose another "
+             "--out",
              path, foreign);
     read_corpus_manifest(path);
 }

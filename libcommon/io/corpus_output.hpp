@@ -12,7 +12,11 @@ namespace plimsoll
 class CorpusOutput
 {
   public:
-    enum class Existing { refuse, replace };
+    enum class Existing
+    {
+        refuse,
+        replace
+    };
 
     /// Takes `.NAME.partial` beside `path`, clearing what a killed run left there.
     /// @throws UsageError when `path` exists and must not be replaced, or another process writes it
@@ -30,7 +34,7 @@ class CorpusOutput
   private:
     void lock();
 
-    std::string shown_; ///< as the user wrote it, for messages
+    std::string shown_;  ///< as the user wrote it, for messages
     std::string path_;
     std::string parent_;
     std::string partial_;

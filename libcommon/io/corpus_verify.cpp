@@ -13,7 +13,8 @@ namespace
 
 void check_row(const TokenShardInfo& row, const TokenShardInfo& found)
 {
-    const auto equal = [&](std::string_view what, std::int64_t in_file, std::int64_t in_manifest) {
+    const auto equal = [&](std::string_view what, std::int64_t in_file, std::int64_t in_manifest)
+    {
         VALIDATE(in_file == in_manifest, FormatError, "{}: has {} {}, the manifest says {}", found.path, in_file, what,
                  in_manifest);
     };
@@ -54,8 +55,8 @@ CorpusManifest verify_corpus(const std::string& directory, const std::function<v
         const std::string path = directory + "/" + shard.info.path;
         const std::int64_t bytes = file_size(path);
         VALIDATE(bytes >= 0, FormatError, "{}: is missing (the manifest lists it). make the shards again", path);
-        VALIDATE(bytes >= shard.info.file_bytes, FormatError, "{}: truncated file ({} bytes, the manifest says {})", path,
-                 bytes, shard.info.file_bytes);
+        VALIDATE(bytes >= shard.info.file_bytes, FormatError, "{}: truncated file ({} bytes, the manifest says {})",
+                 path, bytes, shard.info.file_bytes);
         const TokenShardReader reader(path);
         check_row(shard.info, reader.info());
         reader.verify(on_bytes);

@@ -40,8 +40,8 @@ struct TextInput::Impl
 
     std::size_t file_index = 0;
     bool file_open = false;
-    std::int64_t bytes_before = 0; ///< of the files that are finished
-    double seconds_before = 0;     ///< reading them
+    std::int64_t bytes_before = 0;  ///< of the files that are finished
+    double seconds_before = 0;      ///< reading them
     std::optional<LineReader> lines;
     TextFieldParser parser;
     std::string text;    ///< whole file, or paragraph
@@ -198,10 +198,7 @@ struct TextInput::Impl
         return true;
     }
 
-    bool by_lines() const
-    {
-        return file().format == TextFormat::jsonl || options.document != DocumentUnit::file;
-    }
+    bool by_lines() const { return file().format == TextFormat::jsonl || options.document != DocumentUnit::file; }
 
     void finish_file()
     {

@@ -1,9 +1,10 @@
 #pragma once
 /// Documents out of text files, one after the other, with memory for one document only.
 ///
-/// jsonl: one JSON object in each line (lines end at LF alone: U+2028, U+2029 and NEL are text), the document is a string
-/// field. txt: the document is the whole file, a line, or a paragraph between blank lines. A byte order mark at the start of
-/// a file is dropped; ill-formed UTF-8 and lone surrogates become U+FFFD and are counted; NUL is text.
+/// jsonl: one JSON object in each line (lines end at LF alone: U+2028, U+2029 and NEL are text), the document is a
+/// string field. txt: the document is the whole file, a line, or a paragraph between blank lines. A byte order mark
+/// at the start of a file is dropped; ill-formed UTF-8 and lone surrogates become U+FFFD and are counted; NUL is
+/// text.
 
 #include <cstdint>
 #include <functional>
@@ -17,7 +18,7 @@ namespace plimsoll
 
 enum class TextFormat
 {
-    by_name, ///< .jsonl .ndjson or .txt .text .md
+    by_name,  ///< .jsonl .ndjson or .txt .text .md
     txt,
     jsonl,
 };
@@ -25,41 +26,41 @@ enum class TextFormat
 enum class DocumentUnit
 {
     file,
-    line,       ///< without its line end
-    blank_line, ///< lines up to a line of nothing but spaces, tabs and CR
+    line,        ///< without its line end
+    blank_line,  ///< lines up to a line of nothing but spaces, tabs and CR
 };
 
 enum class BadRecordPolicy
 {
-    error, ///< the first one is thrown as FormatError "file:line: reason. hint"
-    skip,  ///< each is reported to the callback and counted
+    error,  ///< the first one is thrown as FormatError "file:line: reason. hint"
+    skip,   ///< each is reported to the callback and counted
 };
 
 struct TextInputOptions
 {
     TextFormat format = TextFormat::by_name;
-    DocumentUnit document = DocumentUnit::file; ///< of txt
-    std::string text_field = "text";            ///< of jsonl
+    DocumentUnit document = DocumentUnit::file;  ///< of txt
+    std::string text_field = "text";             ///< of jsonl
     BadRecordPolicy on_bad_record = BadRecordPolicy::error;
-    std::int64_t max_record_bytes = 256ll << 20; ///< a longer line, paragraph or file is a bad record
+    std::int64_t max_record_bytes = 256ll << 20;  ///< a longer line, paragraph or file is a bad record
 };
 
 struct BadRecord
 {
     std::string file;
-    std::int64_t line = 0;   ///< from 1
-    std::int64_t offset = 0; ///< byte where the record starts in the file
+    std::int64_t line = 0;    ///< from 1
+    std::int64_t offset = 0;  ///< byte where the record starts in the file
     std::string reason;
 };
 
 struct TextInputCounts
 {
     std::int64_t files = 0;
-    std::int64_t bytes = 0;           ///< read from files
+    std::int64_t bytes = 0;  ///< read from files
     std::int64_t bad_records = 0;
-    std::int64_t invalid_utf8 = 0;    ///< ill-formed sequences that became U+FFFD
-    std::int64_t lone_surrogates = 0; ///< escapes in jsonl that became U+FFFD
-    double read_seconds = 0;          ///< spent waiting for the file system
+    std::int64_t invalid_utf8 = 0;     ///< ill-formed sequences that became U+FFFD
+    std::int64_t lone_surrogates = 0;  ///< escapes in jsonl that became U+FFFD
+    double read_seconds = 0;           ///< spent waiting for the file system
 };
 
 /// One document; the view holds until the next call of next().
@@ -74,19 +75,22 @@ struct InputFile
 {
     std::string path;
     std::int64_t bytes = 0;
-    TextFormat format = TextFormat::txt; ///< never by_name
+    TextFormat format = TextFormat::txt;  ///< never by_name
 };
 
-/// Files of paths and glob patterns: patterns in the order given, each expanded sorted; a file that turns up twice (same
-/// device and inode) counts once. Checks that each can be opened and is plain text.
-/// @throws ConfigError for a pattern without a match, UsageError for a directory, an unknown ending or a format not available yet
+/// Files of paths and glob patterns: patterns in the order given, each expanded sorted; a file that turns up twice
+/// (same device and inode) counts once. Checks that each can be opened and is plain text.
+/// @throws ConfigError for a pattern without a match, UsageError for a directory, an unknown ending or a format not
+/// available yet
 /// @throws IoError for a file that cannot be read
-std::vector<InputFile> find_input_files(const std::vector<std::string>& patterns, TextFormat format = TextFormat::by_name);
+std::vector<InputFile> find_input_files(const std::vector<std::string>& patterns,
+                                        TextFormat format = TextFormat::by_name);
 
 class TextInput
 {
   public:
-    TextInput(std::vector<InputFile> files, TextInputOptions options, std::function<void(const BadRecord&)> on_bad_record);
+    TextInput(std::vector<InputFile> files, TextInputOptions options,
+              std::function<void(const BadRecord&)> on_bad_record);
     ~TextInput();
     TextInput(const TextInput&) = delete;
     TextInput& operator=(const TextInput&) = delete;

@@ -36,8 +36,8 @@ std::vector<std::string> expand(const std::string& pattern)
 
 TextFormat format_of_name(const std::string& path)
 {
-    static constexpr std::array<std::pair<std::string_view, std::string_view>, 5> later = {{
-        {".gz", "gzip"}, {".zst", "zstd"}, {".parquet", "parquet"}, {".bz2", "bzip2"}, {".xz", "xz"}}};
+    static constexpr std::array<std::pair<std::string_view, std::string_view>, 5> later = {
+        {{".gz", "gzip"}, {".zst", "zstd"}, {".parquet", "parquet"}, {".bz2", "bzip2"}, {".xz", "xz"}}};
     for (const auto& entry : later)
     {
         VALIDATE(!ends_with(path, entry.first), UsageError,
@@ -53,7 +53,8 @@ TextFormat format_of_name(const std::string& path)
         if (ends_with(path, end)) { return TextFormat::txt; }
     }
     throw UsageError(fmt::format(
-        "cannot tell the format of '{}' (endings known: .jsonl .ndjson .txt .text .md). say --format txt or jsonl", path));
+        "cannot tell the format of '{}' (endings known: .jsonl .ndjson .txt .text .md). say --format txt or jsonl",
+        path));
 }
 
 /// Compressed or UTF-16 content under a text name would become replacement characters without anybody noticing.
@@ -88,10 +89,10 @@ std::vector<InputFile> find_input_files(const std::vector<std::string>& patterns
         {
             struct stat status;
             if (::stat(path.c_str(), &status) != 0) { throw_io_error("read", path, errno); }
-            VALIDATE(!S_ISDIR(status.st_mode), UsageError, "cannot read '{}' (a directory). name its files: '{}/*.jsonl'",
-                     path, path);
-            VALIDATE(S_ISREG(status.st_mode), UsageError, "cannot read '{}' (not a regular file). write it to a file first",
-                     path);
+            VALIDATE(!S_ISDIR(status.st_mode), UsageError,
+                     "cannot read '{}' (a directory). name its files: '{}/*.jsonl'", path, path);
+            VALIDATE(S_ISREG(status.st_mode), UsageError,
+                     "cannot read '{}' (not a regular file). write it to a file first", path);
             if (!seen.insert({status.st_dev, status.st_ino}).second) { continue; }
             InputFile file;
             file.path = path;

@@ -65,7 +65,10 @@ struct TextFieldParser::Impl
     std::string field;
 };
 
-TextFieldParser::TextFieldParser(std::string field) : impl_(std::make_unique<Impl>()) { impl_->field = std::move(field); }
+TextFieldParser::TextFieldParser(std::string field) : impl_(std::make_unique<Impl>())
+{
+    impl_->field = std::move(field);
+}
 TextFieldParser::~TextFieldParser() = default;
 TextFieldParser::TextFieldParser(TextFieldParser&&) noexcept = default;
 TextFieldParser& TextFieldParser::operator=(TextFieldParser&&) noexcept = default;
@@ -76,10 +79,7 @@ std::string TextFieldParser::parse(const char* json, std::int64_t bytes, std::st
     const auto error = impl_->parser.parse(json, static_cast<std::size_t>(bytes), false).get(root);
     if (error != simdjson::SUCCESS) { return fmt::format("not valid json ({})", syntax_reason(error)); }
     simdjson::dom::object object;
-    if (root.get(object) != simdjson::SUCCESS)
-    {
-        return fmt::format("not a json object ({})", type_name(root.type()));
-    }
+    if (root.get(object) != simdjson::SUCCESS) { return fmt::format("not a json object ({})", type_name(root.type())); }
     bool found = false;
     simdjson::dom::element value;
     for (const auto pair : object)

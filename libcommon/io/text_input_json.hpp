@@ -17,8 +17,8 @@ class TextFieldParser
     TextFieldParser(TextFieldParser&&) noexcept;
     TextFieldParser& operator=(TextFieldParser&&) noexcept;
 
-    /// Sets `text` to the string of the field (of several with its name the last, as Python's json does); it holds until
-    /// the next call. Returns why the line is bad, empty when it is good.
+    /// Sets `text` to the string of the field (of several with its name the last, as Python's json does); it holds
+    /// until the next call. Returns why the line is bad, empty when it is good.
     /// @pre valid UTF-8, without lone surrogate escapes, 64 readable bytes behind the end
     std::string parse(const char* json, std::int64_t bytes, std::string_view& text);
 

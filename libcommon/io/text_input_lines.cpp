@@ -8,7 +8,9 @@ namespace plimsoll
 {
 
 LineReader::LineReader(const std::string& path, std::int64_t max_line_bytes)
-    : file_(path, File::Mode::read), max_line_bytes_(max_line_bytes), size_(file_.size()),
+    : file_(path, File::Mode::read),
+      max_line_bytes_(max_line_bytes),
+      size_(file_.size()),
       buffer_(static_cast<std::size_t>(chunk_bytes + padding))
 {
     constexpr char mark[] = {'\xEF', '\xBB', '\xBF'};
@@ -45,8 +47,8 @@ void LineReader::skip_long_line()
     {
         begin_ = end_;
         if (!refill()) { return; }
-        const auto* found =
-            static_cast<const char*>(std::memchr(buffer_.data() + begin_, '\n', static_cast<std::size_t>(end_ - begin_)));
+        const auto* found = static_cast<const char*>(
+            std::memchr(buffer_.data() + begin_, '\n', static_cast<std::size_t>(end_ - begin_)));
         if (found != nullptr)
         {
             begin_ = found - buffer_.data() + 1;

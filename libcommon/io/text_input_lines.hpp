@@ -10,15 +10,16 @@
 namespace plimsoll
 {
 
-/// One line without its LF. `data` may be changed in place and has at least LineReader::padding readable bytes behind it.
+/// One line without its LF. `data` may be changed in place and has at least LineReader::padding readable bytes behind
+/// it.
 struct TextLine
 {
     char* data = nullptr;
     std::int64_t bytes = 0;
-    std::int64_t number = 0; ///< from 1
-    std::int64_t offset = 0; ///< where it starts in the file
-    bool ended = true;       ///< false for a last line without LF
-    bool too_long = false;   ///< longer than allowed: skipped, `bytes` is 0
+    std::int64_t number = 0;  ///< from 1
+    std::int64_t offset = 0;  ///< where it starts in the file
+    bool ended = true;        ///< false for a last line without LF
+    bool too_long = false;    ///< longer than allowed: skipped, `bytes` is 0
 };
 
 class LineReader
@@ -44,7 +45,7 @@ class LineReader
     std::int64_t size_ = 0;
     std::int64_t read_ = 0;
     std::vector<char> buffer_;
-    std::int64_t begin_ = 0; ///< unread bytes of the buffer: [begin_, end_)
+    std::int64_t begin_ = 0;  ///< unread bytes of the buffer: [begin_, end_)
     std::int64_t end_ = 0;
     std::int64_t number_ = 0;
     double read_seconds_ = 0;

@@ -26,8 +26,8 @@ void resize(TokenBatch& batch, std::int64_t num, std::int64_t seq_len)
 }
 
 /// Row `row` from the tokens [begin, begin + num_labels + 1); the rest of the row is padding.
-void fill_row(const TokenSource& source, std::int64_t begin, std::int64_t num_labels, std::int64_t row, TokenBatch& batch,
-              std::vector<std::int64_t>& tokens, std::vector<std::uint8_t>& mask)
+void fill_row(const TokenSource& source, std::int64_t begin, std::int64_t num_labels, std::int64_t row,
+              TokenBatch& batch, std::vector<std::int64_t>& tokens, std::vector<std::uint8_t>& mask)
 {
     tokens.resize(static_cast<std::size_t>(num_labels + 1));
     mask.resize(tokens.size());
@@ -45,11 +45,15 @@ void fill_row(const TokenSource& source, std::int64_t begin, std::int64_t num_la
 }  // namespace
 
 TokenOrder::TokenOrder(const TokenSource& source, std::int64_t seq_len, std::uint64_t seed)
-    : source_(source), seq_len_(seq_len), seed_(seed), num_samples_(seq_len > 0 ? (source.num_tokens() - 1) / seq_len : 0)
+    : source_(source),
+      seq_len_(seq_len),
+      seed_(seed),
+      num_samples_(seq_len > 0 ? (source.num_tokens() - 1) / seq_len : 0)
 {
     VALIDATE(seq_len > 0, ConfigError, "seq-len {} is not positive", seq_len);
-    VALIDATE(num_samples_ > 0, ConfigError, "the data holds {} tokens (seq-len {} needs {}). use a shorter seq-len or more text",
-             source.num_tokens(), seq_len, seq_len + 1);
+    VALIDATE(num_samples_ > 0, ConfigError,
+             "the data holds {} tokens (seq-len {} needs {}). use a shorter seq-len or more text", source.num_tokens(),
+             seq_len, seq_len + 1);
 }
 
 std::int64_t TokenOrder::sample_at(std::int64_t position) const
@@ -96,10 +100,7 @@ std::vector<std::string> TokenOrder::plan_fields() const
             fmt::format("content {}", sha256_hex(content))};
 }
 
-std::string TokenOrder::plan_hash() const
-{
-    return sha256_hex(fmt::format("{}", fmt::join(plan_fields(), "\n")));
-}
+std::string TokenOrder::plan_hash() const { return sha256_hex(fmt::format("{}", fmt::join(plan_fields(), "\n"))); }
 
 std::string plan_difference(const std::vector<std::string>& old_fields, const std::vector<std::string>& new_fields)
 {
@@ -109,14 +110,16 @@ std::string plan_difference(const std::vector<std::string>& old_fields, const st
         if (i >= new_fields.size()) { return fmt::format("{} -> (not set)", old_fields[i]); }
         if (old_fields[i] == new_fields[i]) { continue; }
         const std::size_t space = new_fields[i].find(' ');
-        const bool same_name = space != std::string::npos && old_fields[i].compare(0, space + 1, new_fields[i], 0, space + 1) == 0;
+        const bool same_name =
+            space != std::string::npos && old_fields[i].compare(0, space + 1, new_fields[i], 0, space + 1) == 0;
         return fmt::format("{} -> {}", old_fields[i], same_name ? new_fields[i].substr(space + 1) : new_fields[i]);
     }
     return "";
 }
 
 EvaluationSet::EvaluationSet(const TokenSource& source, std::int64_t seq_len, std::int64_t max_tokens)
-    : source_(source), seq_len_(seq_len)
+    : source_(source),
+      seq_len_(seq_len)
 {
     VALIDATE(seq_len > 0, ConfigError, "seq-len {} is not positive", seq_len);
     VALIDATE(source.num_tokens() >= 2, ConfigError, "the evaluation data holds {} tokens (2 are needed for one label)",

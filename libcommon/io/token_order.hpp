@@ -1,9 +1,9 @@
 #pragma once
 /// Data order as a pure function of (seed, consumed samples): O(1) state, the same at every data-parallel size.
 ///
-/// Sample k of a source of N = (tokens - 1) / seq_len samples is the window [k L, k L + L] of the virtual concatenation: L
-/// inputs and L labels, one shared token, every token predicted once. Global position g: epoch g div N, sample
-/// pi(seed, epoch)(g mod N). A batch may straddle epochs.
+/// Sample k of a source of N = (tokens - 1) / seq_len samples is the window [k L, k L + L] of the virtual
+/// concatenation: L inputs and L labels, one shared token, every token predicted once. Global position g: epoch g div
+/// N, sample pi(seed, epoch)(g mod N). A batch may straddle epochs.
 
 #include <cstdint>
 #include <string>
@@ -22,8 +22,8 @@ struct TokenBatch
     std::int64_t seq_len = 0;
     std::vector<std::int64_t> inputs;
     std::vector<std::int64_t> labels;
-    std::vector<std::uint8_t> mask;   ///< 1 where the label counts
-    std::int64_t num_valid = 0;       ///< sum of mask
+    std::vector<std::uint8_t> mask;  ///< 1 where the label counts
+    std::int64_t num_valid = 0;      ///< sum of mask
 };
 
 /// Order of training samples. Memory: the permutation's table of at most 128 KiB, whatever the number of samples.
@@ -67,7 +67,7 @@ class EvaluationSet
     /// @throws ConfigError when the source holds no label (fewer than 2 tokens)
     EvaluationSet(const TokenSource& source, std::int64_t seq_len, std::int64_t max_tokens);
     std::int64_t num_sequences() const { return num_sequences_; }
-    std::int64_t num_tokens() const { return num_tokens_; } ///< labels, masked ones of the shards included
+    std::int64_t num_tokens() const { return num_tokens_; }  ///< labels, masked ones of the shards included
     /// UTF-8 bytes per token of the source, for bits per byte.
     double bytes_per_token() const { return bytes_per_token_; }
     void read(std::int64_t first, std::int64_t num, TokenBatch& batch) const;

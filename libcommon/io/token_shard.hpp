@@ -1,5 +1,6 @@
 #pragma once
-/// Token shards: HDF5 files of tokens with document offsets (docs/token_shards.md), and the set of them that a run reads.
+/// Token shards: HDF5 files of tokens with document offsets (docs/token_shards.md), and the set of them that a run
+/// reads.
 
 #include <cstdint>
 #include <functional>
@@ -16,21 +17,21 @@ namespace plimsoll
 struct TokenShardInfo
 {
     std::string path;
-    Dtype dtype = Dtype::u16;       ///< u16 iff vocab <= 65,536, else u32
+    Dtype dtype = Dtype::u16;  ///< u16 iff vocab <= 65,536, else u32
     std::int64_t num_tokens = 0;
     std::int64_t num_documents = 0;
-    std::int64_t text_bytes = 0;    ///< UTF-8 bytes of the documents, for bits per byte
-    std::int64_t vocab = 0;         ///< ids are below this
-    std::string tokenizer;          ///< name
-    std::string fingerprint;        ///< sha256 of the tokenizer's definition
-    std::uint32_t tokens_crc = 0;   ///< CRC32C of all tokens
+    std::int64_t text_bytes = 0;   ///< UTF-8 bytes of the documents, for bits per byte
+    std::int64_t vocab = 0;        ///< ids are below this
+    std::string tokenizer;         ///< name
+    std::string fingerprint;       ///< sha256 of the tokenizer's definition
+    std::uint32_t tokens_crc = 0;  ///< CRC32C of all tokens
     bool has_loss_mask = false;
-    std::uint32_t loss_mask_crc = 0; ///< CRC32C of the whole mask; 0 without one
+    std::uint32_t loss_mask_crc = 0;  ///< CRC32C of the whole mask; 0 without one
     std::int64_t file_bytes = 0;
 };
 
-/// Writes one shard: tmp, fsync, rename at finish(). Memory: one block of 64 KiB per dataset; documents pass through unnamed
-/// temporary files beside `path`, since a contiguous dataset must be created with its final size. One thread.
+/// Writes one shard: tmp, fsync, rename at finish(). Memory: one block of 64 KiB per dataset; documents pass through
+/// unnamed temporary files beside `path`, since a contiguous dataset must be created with its final size. One thread.
 class TokenShardWriter
 {
   public:
@@ -56,8 +57,8 @@ class TokenShardWriter
     std::unique_ptr<Impl> impl_;
 };
 
-/// Reads ranges of one shard; blocks are checked against their CRC when first touched. Memory: the CRC tables (4 bytes per
-/// 64 KiB) and what a call asks for. Thread-safe after construction.
+/// Reads ranges of one shard; blocks are checked against their CRC when first touched. Memory: the CRC tables (4
+/// bytes per 64 KiB) and what a call asks for. Thread-safe after construction.
 class TokenShardReader
 {
   public:

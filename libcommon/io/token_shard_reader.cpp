@@ -22,7 +22,8 @@ class CheckedRange
 {
   public:
     CheckedRange(const H5File& h5, std::int64_t file_bytes, const char* data, const char* crc, std::int64_t block_bytes)
-        : name_(data), block_bytes_(block_bytes)
+        : name_(data),
+          block_bytes_(block_bytes)
     {
         const H5Dataset dataset = h5.dataset(data);
         dtype_ = dataset.dtype();
@@ -32,7 +33,8 @@ class CheckedRange
         offset_ = dataset.file_offset();
         bytes_ = num_elements_ * dtype_bytes(dtype_);
         VALIDATE(bytes_ == 0 || (offset_ > 0 && offset_ + bytes_ <= file_bytes), FormatError,
-                 "{}: truncated file ({} ends at byte {}, the file has {})", h5.path(), name_, offset_ + bytes_, file_bytes);
+                 "{}: truncated file ({} ends at byte {}, the file has {})", h5.path(), name_, offset_ + bytes_,
+                 file_bytes);
         stored_total_ = static_cast<std::uint32_t>(dataset.attribute_u64("crc32c"));
 
         const H5Dataset table = h5.dataset(crc);
@@ -49,8 +51,8 @@ class CheckedRange
     std::int64_t bytes() const { return bytes_; }
     std::uint32_t stored_total() const { return stored_total_; }
 
-    /// Calls take(bytes, num_bytes, offset in the dataset) for the pieces of [begin, end), each in whole blocks of at most
-    /// 1 MiB where a block was not checked yet.
+    /// Calls take(bytes, num_bytes, offset in the dataset) for the pieces of [begin, end), each in whole blocks of at
+    /// most 1 MiB where a block was not checked yet.
     template<class Take>
     void read(const File& file, std::int64_t begin, std::int64_t end, const Take& take) const
     {
@@ -96,9 +98,10 @@ class CheckedRange
             const std::int64_t at = (block - first) * block_bytes_;
             const std::int64_t size = std::min(block_bytes_, static_cast<std::int64_t>(buffer.size()) - at);
             const std::uint32_t crc = crc32c(buffer.data() + at, size);
-            VALIDATE(crc == crcs_[block], FormatError,
-                     "{}: block {} of {} is damaged (crc32c {:08x}, stored {:08x}). make the shard again or restore a copy",
-                     file.path(), block, name_, crc, crcs_[block]);
+            VALIDATE(
+                crc == crcs_[block], FormatError,
+                "{}: block {} of {} is damaged (crc32c {:08x}, stored {:08x}). make the shard again or restore a copy",
+                file.path(), block, name_, crc, crcs_[block]);
             checked_[block].store(true, std::memory_order_relaxed);
         }
     }
@@ -184,7 +187,8 @@ struct TokenShardReader::Impl
         const std::int64_t block_bytes = h5.group(format::crc_group).attribute_i64("block_bytes");
         VALIDATE(block_bytes > 0 && block_bytes % 8 == 0 && block_bytes <= (1 << 30), FormatError,
                  "{}: checksum blocks of {} bytes (expected a multiple of 8 up to 1 GiB)", info.path, block_bytes);
-        const auto open_range = [&](std::optional<CheckedRange>& range, const char* data, const char* crc, Dtype dtype) {
+        const auto open_range = [&](std::optional<CheckedRange>& range, const char* data, const char* crc, Dtype dtype)
+        {
             range.emplace(h5, info.file_bytes, data, crc, block_bytes);
             VALIDATE(range->dtype() == dtype, FormatError, "{}: {} is {}, expected {}", info.path, data,
                      dtype_name(range->dtype()), dtype_name(dtype));
@@ -221,9 +225,9 @@ struct TokenShardReader::Impl
     std::vector<std::uint64_t> read_u64(const CheckedRange& range) const
     {
         std::vector<std::uint64_t> values(static_cast<std::size_t>(range.num_elements()));
-        range.read(file, 0, range.bytes(), [&](const char* bytes, std::int64_t num, std::int64_t at) {
-            std::memcpy(reinterpret_cast<char*>(values.data()) + at, bytes, static_cast<std::size_t>(num));
-        });
+        range.read(file, 0, range.bytes(),
+                   [&](const char* bytes, std::int64_t num, std::int64_t at)
+                   { std::memcpy(reinterpret_cast<char*>(values.data()) + at, bytes, static_cast<std::size_t>(num)); });
         return values;
     }
 
@@ -239,8 +243,8 @@ struct TokenShardReader::Impl
         std::uint64_t previous = 0;
         for (const std::uint64_t end : read_u64(*ends))
         {
-            VALIDATE(end > previous, FormatError, "{}: a document ends at token {} after one that ends at {}", info.path, end,
-                     previous);
+            VALIDATE(end > previous, FormatError, "{}: a document ends at token {} after one that ends at {}",
+                     info.path, end, previous);
             previous = end;
         }
         std::uint64_t sum = 0;
@@ -262,7 +266,8 @@ void TokenShardReader::read(std::int64_t begin, std::int64_t num, std::int64_t* 
     EXPECT(begin >= 0 && num >= 0 && begin + num <= impl_->info.num_tokens);
     const std::int64_t width = dtype_bytes(impl_->info.dtype);
     impl_->tokens->read(impl_->file, begin * width, (begin + num) * width,
-                        [&](const char* bytes, std::int64_t num_bytes, std::int64_t at) {
+                        [&](const char* bytes, std::int64_t num_bytes, std::int64_t at)
+                        {
                             std::int64_t* out = tokens + (at / width - begin);
                             if (width == 2) { widen<std::uint16_t>(bytes, num_bytes / 2, out); }
                             else { widen<std::uint32_t>(bytes, num_bytes / 4, out); }
@@ -277,9 +282,9 @@ void TokenShardReader::read_loss_mask(std::int64_t begin, std::int64_t num, std:
         std::fill(mask, mask + num, std::uint8_t{1});
         return;
     }
-    impl_->loss_mask->read(impl_->file, begin, begin + num, [&](const char* bytes, std::int64_t num_bytes, std::int64_t at) {
-        std::memcpy(mask + (at - begin), bytes, static_cast<std::size_t>(num_bytes));
-    });
+    impl_->loss_mask->read(impl_->file, begin, begin + num,
+                           [&](const char* bytes, std::int64_t num_bytes, std::int64_t at)
+                           { std::memcpy(mask + (at - begin), bytes, static_cast<std::size_t>(num_bytes)); });
 }
 
 std::vector<std::uint64_t> TokenShardReader::document_ends() const { return impl_->read_u64(*impl_->ends); }
@@ -297,8 +302,8 @@ void TokenShardReader::verify(const std::function<void(std::int64_t)>& on_bytes)
         read(begin, num, ids.data());
         for (std::int64_t i = 0; i < num; ++i)
         {
-            VALIDATE(ids[i] < in.info.vocab, FormatError, "{}: token {} is {}, not below the vocabulary of {}", in.info.path,
-                     begin + i, ids[i], in.info.vocab);
+            VALIDATE(ids[i] < in.info.vocab, FormatError, "{}: token {} is {}, not below the vocabulary of {}",
+                     in.info.path, begin + i, ids[i], in.info.vocab);
         }
         if (in.info.has_loss_mask) { read_loss_mask(begin, num, mask.data()); }
         if (on_bytes) { on_bytes(num * dtype_bytes(in.info.dtype)); }

@@ -28,8 +28,10 @@ TokenSource::TokenSource(const std::vector<std::string>& paths)
         if (!infos_.empty())
         {
             const TokenShardInfo& first = infos_.front();
-            VALIDATE(info.fingerprint == first.fingerprint && info.vocab == first.vocab && info.tokenizer == first.tokenizer,
-                     FormatError, "shards of two tokenizers cannot be mixed: {}, {}", described(first), described(info));
+            VALIDATE(info.fingerprint == first.fingerprint && info.vocab == first.vocab &&
+                         info.tokenizer == first.tokenizer,
+                     FormatError, "shards of two tokenizers cannot be mixed: {}, {}", described(first),
+                     described(info));
         }
         infos_.push_back(info);
         starts_.push_back(num_tokens_);
@@ -46,7 +48,8 @@ bool TokenSource::has_loss_mask() const
 void TokenSource::read(std::int64_t begin, std::int64_t num, std::int64_t* tokens, std::uint8_t* loss_mask) const
 {
     EXPECT(begin >= 0 && num >= 0 && begin + num <= num_tokens_);
-    auto shard = static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), begin) - starts_.begin() - 1);
+    auto shard =
+        static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), begin) - starts_.begin() - 1);
     while (num > 0)
     {
         const std::int64_t local = begin - starts_[shard];

@@ -19,8 +19,8 @@ namespace format = shard_format;
 namespace
 {
 
-/// One dataset on its way: blocks get their CRC and go to a file without a name, from where finish() moves them on. The file
-/// has no name from the start, so that a killed process leaves none behind.
+/// One dataset on its way: blocks get their CRC and go to a file without a name, from where finish() moves them on.
+/// The file has no name from the start, so that a killed process leaves none behind.
 class Column
 {
   public:
@@ -35,8 +35,7 @@ class Column
         const char* from = static_cast<const char*>(data);
         while (bytes > 0)
         {
-            const std::int64_t taken =
-                std::min(bytes, format::block_bytes - static_cast<std::int64_t>(block_.size()));
+            const std::int64_t taken = std::min(bytes, format::block_bytes - static_cast<std::int64_t>(block_.size()));
             block_.insert(block_.end(), from, from + taken);
             from += taken;
             bytes -= taken;
@@ -64,16 +63,18 @@ class Column
     const std::vector<std::uint32_t>& crcs() const { return crcs_; }
     std::uint32_t total_crc() const { return total_crc_; }
 
-    /// `direct` is the same file without the page cache, or null: a disk may take ten times as much that way, and what is
-    /// written is not read again soon.
+    /// `direct` is the same file without the page cache, or null: a disk may take ten times as much that way, and
+    /// what is written is not read again soon.
     void move_to(File& file, File* direct, std::int64_t offset) const
     {
         constexpr std::int64_t piece = 4 << 20;
         const bool aligned = direct != nullptr && offset % File::direct_alignment == 0;
         const std::int64_t direct_bytes = aligned ? spilled_ / File::direct_alignment * File::direct_alignment : 0;
-        const std::int64_t size = std::min(piece, (spilled_ + File::direct_alignment - 1) / File::direct_alignment * File::direct_alignment);
-        const std::unique_ptr<char, decltype(&std::free)> buffer(
-            static_cast<char*>(std::aligned_alloc(File::direct_alignment, static_cast<std::size_t>(size))), &std::free);
+        const std::int64_t size =
+            std::min(piece, (spilled_ + File::direct_alignment - 1) / File::direct_alignment * File::direct_alignment);
+        const std::unique_ptr<char, decltype(&std::free)>
+            buffer(static_cast<char*>(std::aligned_alloc(File::direct_alignment, static_cast<std::size_t>(size))),
+                   &std::free);
         if (!buffer) { throw std::bad_alloc(); }
         for (std::int64_t done = 0; done < spilled_;)
         {
@@ -141,8 +142,11 @@ struct TokenShardWriter::Impl
     std::vector<std::uint16_t> narrow;
 
     Impl(std::string shard_path, std::int64_t vocab_size)
-        : path(std::move(shard_path)), temporary(path + ".tmp"), vocab(vocab_size),
-          tokens(path + ".tokens.tmp", format::token_dtype(vocab_size)), ends(path + ".ends.tmp", Dtype::u64),
+        : path(std::move(shard_path)),
+          temporary(path + ".tmp"),
+          vocab(vocab_size),
+          tokens(path + ".tokens.tmp", format::token_dtype(vocab_size)),
+          ends(path + ".ends.tmp", Dtype::u64),
           text_bytes_column(path + ".text_bytes.tmp", Dtype::u64)
     {
     }
@@ -154,8 +158,9 @@ struct TokenShardWriter::Impl
         for (std::int64_t i = 0; i < num; ++i) { highest = std::max(highest, ids[i]); }
         if (highest < vocab) { return; }
         largest = std::max_element(ids, ids + num);
-        throw FormatError(fmt::format("token id {} at position {} of document {} is not below the vocabulary of {} (tokenizer '{}')",
-                                      *largest, largest - ids, ends.num_elements(), vocab, tokenizer));
+        throw FormatError(
+            fmt::format("token id {} at position {} of document {} is not below the vocabulary of {} (tokenizer '{}')",
+                        *largest, largest - ids, ends.num_elements(), vocab, tokenizer));
     }
 
     void append_ids(const std::uint32_t* ids, std::int64_t num)
@@ -177,10 +182,10 @@ struct TokenShardWriter::Impl
 
     std::vector<NamedColumn> columns()
     {
-        std::vector<NamedColumn> all = {
-            {&tokens, format::tokens, format::tokens_crc, 0},
-            {&ends, format::document_ends, format::document_ends_crc, 0},
-            {&text_bytes_column, format::document_text_bytes, format::document_text_bytes_crc, 0}};
+        std::vector<NamedColumn> all = {{&tokens, format::tokens, format::tokens_crc, 0},
+                                        {&ends, format::document_ends, format::document_ends_crc, 0},
+                                        {&text_bytes_column, format::document_text_bytes,
+                                         format::document_text_bytes_crc, 0}};
         if (loss_mask) { all.push_back({loss_mask.get(), format::loss_mask, format::loss_mask_crc, 0}); }
         return all;
     }
@@ -252,26 +257,31 @@ TokenShardInfo TokenShardWriter::finish()
     EXPECT(!in.finished && num_documents() > 0);
     std::vector<NamedColumn> all = in.columns();
     for (NamedColumn& entry : all) { entry.column->flush(); }
-    with_context(fmt::format("while writing '{}'", in.path), [&] {
-        crash_point("token_shard_create");
-        in.create_file(all);
-        {
-            File file(in.temporary, File::Mode::read_write);
-            file.reserve(file.size());
-            std::optional<File> direct = open_direct(in.temporary);
-            for (const NamedColumn& entry : all) { entry.column->move_to(file, direct ? &*direct : nullptr, entry.offset); }
-            crash_point("token_shard_sync");
-            file.sync();
-            file.close();
-        }
-        H5File file = H5File::open(in.temporary, H5File::Access::read_write);
-        file.root().set_attribute("complete", std::uint8_t{1});
-        file.close();
-        File(in.temporary, File::Mode::read_write).sync();
-        crash_point("token_shard_rename");
-        rename_path(in.temporary, in.path);
-        sync_directory(parent_of(in.path));
-    });
+    with_context(fmt::format("while writing '{}'", in.path),
+                 [&]
+                 {
+                     crash_point("token_shard_create");
+                     in.create_file(all);
+                     {
+                         File file(in.temporary, File::Mode::read_write);
+                         file.reserve(file.size());
+                         std::optional<File> direct = open_direct(in.temporary);
+                         for (const NamedColumn& entry : all)
+                         {
+                             entry.column->move_to(file, direct ? &*direct : nullptr, entry.offset);
+                         }
+                         crash_point("token_shard_sync");
+                         file.sync();
+                         file.close();
+                     }
+                     H5File file = H5File::open(in.temporary, H5File::Access::read_write);
+                     file.root().set_attribute("complete", std::uint8_t{1});
+                     file.close();
+                     File(in.temporary, File::Mode::read_write).sync();
+                     crash_point("token_shard_rename");
+                     rename_path(in.temporary, in.path);
+                     sync_directory(parent_of(in.path));
+                 });
     in.finished = true;
 
     TokenShardInfo info;

@@ -11,8 +11,8 @@ namespace plimsoll
 namespace
 {
 
-/// Well-formed sequences by their first byte (Unicode 15, table 3-7): how many bytes follow, and the range of the second,
-/// which alone excludes overlong forms, surrogates and everything above U+10FFFF.
+/// Well-formed sequences by their first byte (Unicode 15, table 3-7): how many bytes follow, and the range of the
+/// second, which alone excludes overlong forms, surrogates and everything above U+10FFFF.
 struct Lead
 {
     int following = 0;

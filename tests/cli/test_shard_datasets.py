@@ -15,7 +15,8 @@ def test_tiny_corpus_is_what_its_generator_prints(source_dir):
 
 
 def test_tiny_corpus_can_be_sharded(run, source_dir):
-    done = run("shard", "--input", source_dir / "datasets" / "tiny" / "tiny.jsonl", "--out", "out", "--validation", "5%", "--json")
+    tiny = source_dir / "datasets" / "tiny" / "tiny.jsonl"
+    done = run("shard", "--input", tiny, "--out", "out", "--validation", "5%", "--json")
     report = json.loads(done.stdout)
     assert report["input"]["documents"] == 400 and report["input"]["bad"] == 0
 

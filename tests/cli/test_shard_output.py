@@ -124,8 +124,8 @@ def test_validation_is_chosen_by_text_not_by_place(run, tmp_path):
     assert chosen < set(documents_of(tmp_path / "c", "validation")), "a larger share keeps what a smaller one chose"
 
 
-POINTS = ["token_shard_create", "token_shard_sync", "token_shard_rename", "token_shard_rename:2", "token_shard_rename:4",
-          "corpus_manifest", "corpus_publish"]
+POINTS = ["token_shard_create", "token_shard_sync", "token_shard_rename", "token_shard_rename:2",
+          "token_shard_rename:4", "corpus_manifest", "corpus_publish"]
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -140,7 +140,8 @@ def test_killed_at_a_step_nothing_is_half_visible(run, tmp_path, point):
     same_files(tmp_path / "good", tmp_path / "out")
     assert sorted(os.listdir(tmp_path)) == ["a.jsonl", "good", "out"]
 
-    killed = run("shard", "--input", "a.jsonl", "--out", "out", "--force", env={"PLIMSOLL_CRASH_POINT": point.split(":")[0]})
+    killed = run("shard", "--input", "a.jsonl", "--out", "out", "--force",
+                 env={"PLIMSOLL_CRASH_POINT": point.split(":")[0]})
     assert killed.rc == -signal.SIGKILL
     same_files(tmp_path / "good", tmp_path / "out")
 
@@ -200,7 +201,8 @@ def test_memory_follows_the_longest_record_only(tools, tmp_path):
     (tmp_path / "tiny.jsonl").write_bytes(b'{"text":"tiny"}\n' * 3_000_000)
     assert peak_bytes(tools, tmp_path, "--input", "tiny.jsonl", "--out", "tiny") < base
     longest = 20_000_000
-    for name, byte, mended_bytes in [("a.jsonl", b"a", 1), ("a.txt", b"a", 1), ("b.txt", b"\xff", 3), ("b.jsonl", b"\xff", 3)]:
+    for name, byte, mended_bytes in [("a.jsonl", b"a", 1), ("a.txt", b"a", 1), ("b.txt", b"\xff", 3),
+                                     ("b.jsonl", b"\xff", 3)]:
         content = b'{"text":"' + byte * longest + b'"}\n' if name.endswith("jsonl") else byte * longest
         (tmp_path / name).write_bytes(content)
         used = peak_bytes(tools, tmp_path, "--input", name, "--out", "out_" + name)

@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 
 struct Spread
 {
-    std::uint64_t shortest = 0, median = 0, longest = 0; ///< tokens of a document
+    std::uint64_t shortest = 0, median = 0, longest = 0;  ///< tokens of a document
 };
 
 Spread spread_of(const std::vector<std::uint64_t>& ends)
@@ -74,13 +74,14 @@ std::string inspect_file(const std::string& path, OutputKind kind)
         json["masked_tokens"] = masked;
         return json.dump(2) + "\n";
     }
-    std::string text = fmt::format("{}   token shard, {}\n", path, format_storage(static_cast<double>(info.file_bytes)));
+    std::string text =
+        fmt::format("{}   token shard, {}\n", path, format_storage(static_cast<double>(info.file_bytes)));
     text += fmt::format("tokenizer  {}\n", tokenizer_line(info.tokenizer, info.vocab, info.fingerprint));
     text += fmt::format("tokens     {}   {}   {:.2f} bytes/token   crc32c {:08x}\n", format_grouped(info.num_tokens),
                         dtype_name(info.dtype),
                         static_cast<double>(info.text_bytes) / static_cast<double>(info.num_tokens), info.tokens_crc);
-    text += fmt::format("documents  {}   tokens: shortest {}, median {}, longest {}\n", format_grouped(info.num_documents),
-                        format_grouped(static_cast<std::int64_t>(spread.shortest)),
+    text += fmt::format("documents  {}   tokens: shortest {}, median {}, longest {}\n",
+                        format_grouped(info.num_documents), format_grouped(static_cast<std::int64_t>(spread.shortest)),
                         format_grouped(static_cast<std::int64_t>(spread.median)),
                         format_grouped(static_cast<std::int64_t>(spread.longest)));
     text += info.has_loss_mask ? fmt::format("loss mask  {} of {} tokens masked\n", format_grouped(masked),
@@ -100,17 +101,21 @@ std::string inspect_directory(const std::string& path, OutputKind kind)
         return json.dump(2) + "\n";
     }
     std::string text = fmt::format("{}   token shards   {}\n", path, dtype_name(manifest.dtype));
-    text += fmt::format("tokenizer  {}\noptions   ", tokenizer_line(manifest.tokenizer, manifest.vocab, manifest.fingerprint));
+    text += fmt::format("tokenizer  {}\noptions   ",
+                        tokenizer_line(manifest.tokenizer, manifest.vocab, manifest.fingerprint));
     for (const auto& option : manifest.options)
     {
         if (option.first != "tokenizer-sha256") { text += fmt::format(" {} {}  ", option.first, option.second); }
     }
     text += "\ninput     ";
-    for (const auto& count : manifest.input) { text += fmt::format(" {} {}  ", count.first, format_grouped(count.second)); }
+    for (const auto& count : manifest.input)
+    {
+        text += fmt::format(" {} {}  ", count.first, format_grouped(count.second));
+    }
     std::size_t width = 5;
     for (const CorpusShard& shard : manifest.shards) { width = std::max(width, shard.info.path.size()); }
-    text += fmt::format("\n\n{:{}}  {:>12} {:>16} {:>10} {:>10}  {:>8}\n", "shard", width, "documents", "tokens", "text",
-                        "file", "crc32c");
+    text += fmt::format("\n\n{:{}}  {:>12} {:>16} {:>10} {:>10}  {:>8}\n", "shard", width, "documents", "tokens",
+                        "text", "file", "crc32c");
     TokenShardInfo sum;
     for (const CorpusShard& shard : manifest.shards)
     {
@@ -159,7 +164,10 @@ std::vector<std::string> shard_paths(const std::string& path)
 {
     if (!is_directory(path)) { return {path}; }
     std::vector<std::string> paths;
-    for (const CorpusShard& shard : read_corpus_manifest(path).shards) { paths.push_back(path + "/" + shard.info.path); }
+    for (const CorpusShard& shard : read_corpus_manifest(path).shards)
+    {
+        paths.push_back(path + "/" + shard.info.path);
+    }
     return paths;
 }
 
@@ -199,7 +207,8 @@ std::string verify_text(const std::vector<std::string>& paths, OutputKind kind)
     const auto on_bytes = [&](std::int64_t bytes) { progress.update(done += bytes); };
     std::int64_t shards = 0;
     TokenShardInfo sum;
-    const auto add = [&](const TokenShardInfo& info) {
+    const auto add = [&](const TokenShardInfo& info)
+    {
         ++shards;
         sum.num_tokens += info.num_tokens;
         sum.num_documents += info.num_documents;

@@ -8,13 +8,17 @@
 namespace plimsoll
 {
 
-enum class OutputKind { text, json };
+enum class OutputKind
+{
+    text,
+    json
+};
 
 /// A shard file's header and counts, or a directory's manifest.
 std::string inspect_text(const std::string& path, OutputKind kind);
 
-/// The text of a document, counted from 0 over the shards of a directory in the order of its manifest; spans that the loss
-/// mask excludes stand between double brackets. @throws UsageError when there is no such document
+/// The text of a document, counted from 0 over the shards of a directory in the order of its manifest; spans that the
+/// loss mask excludes stand between double brackets. @throws UsageError when there is no such document
 std::string document_text(const std::string& path, std::int64_t number);
 
 /// Checks every byte of shards and directories; the verdict. Progress goes to stderr.

@@ -43,7 +43,8 @@ std::string set_validation(const OptionValue& value, double& share)
     VALIDATE(text == "0" || (text.size() > 1 && text.back() == '%'), UsageError,
              "validation '{}' is not a percentage. write it like 0.5%", text);
     share = text == "0" ? 0 : parse_number(text.substr(0, text.size() - 1)) / 100;
-    VALIDATE(share >= 0 && share < 1, UsageError, "validation '{}' is out of range (at least 0%, less than 100%)", text);
+    VALIDATE(share >= 0 && share < 1, UsageError, "validation '{}' is out of range (at least 0%, less than 100%)",
+             text);
     return share == 0 ? "0" : number_text(share * 100) + "%";
 }
 
@@ -54,24 +55,34 @@ void declare(OptionSet& options, Options& o)
         .required()
         .value_name("FILE ...")
         .peers({"input-prefix", "files"});
-    options.add_text("", "tokenizer", o.corpus.tokenizer, "bytes (id = byte, 256 ends a document)").peers({"tokenizer-type", "tokenizer-model"});
-    options.add_text("", "out", o.out, "directory of the shards; appears when all are complete").value_name("DIR").peers({"output-prefix", "output"});
+    options.add_text("", "tokenizer", o.corpus.tokenizer, "bytes (id = byte, 256 ends a document)")
+        .peers({"tokenizer-type", "tokenizer-model"});
+    options.add_text("", "out", o.out, "directory of the shards; appears when all are complete")
+        .value_name("DIR")
+        .peers({"output-prefix", "output"});
     options.add_choice("", "format", o.format, {"auto", "txt", "jsonl"}, "of all inputs; auto: by their endings");
     options.add_choice("", "document", o.document, {"file", "line", "blank-line"},
                        "what a document is in txt: the file, a line, lines up to a blank one");
-    options.add_text("", "text-field", o.corpus.text.text_field, "field of jsonl that holds the text").value_name("NAME").peers({"json-keys"});
-    options.add_count("", "shard-tokens", o.corpus.shard_tokens, "a shard ends before the document that would exceed it")
+    options.add_text("", "text-field", o.corpus.text.text_field, "field of jsonl that holds the text")
+        .value_name("NAME")
+        .peers({"json-keys"});
+    options
+        .add_count("", "shard-tokens", o.corpus.shard_tokens, "a shard ends before the document that would exceed it")
         .unit("tokens")
         .range(1);
-    options.add_custom("", "validation", OptionSet::Arity::one, "0",
-                       [&o](const OptionValue& value) { return set_validation(value, o.corpus.validation); },
-                       "share of documents for OUT/validation, chosen by a hash of their text keyed by --seed: 0.5%")
+    options
+        .add_custom(
+            "", "validation", OptionSet::Arity::one, "0",
+            [&o](const OptionValue& value) { return set_validation(value, o.corpus.validation); },
+            "share of documents for OUT/validation, chosen by a hash of their text keyed by --seed: 0.5%")
         .value_name("SHARE")
         .peers({"split"});
     options.add_choice("", "on-bad-record", o.on_bad_record, {"error", "skip"},
                        "skip: go on and list them in OUT/bad_records.jsonl");
-    options.add_bytes("", "max-record-bytes", o.corpus.text.max_record_bytes,
-                      "a longer line, paragraph or file is a bad record; memory is at most 32 MiB + 9 x the longest record")
+    options
+        .add_bytes(
+            "", "max-record-bytes", o.corpus.text.max_record_bytes,
+            "a longer line, paragraph or file is a bad record; memory is at most 32 MiB + 9 x the longest record")
         .range(1, 2147483648.0);
     options.add_flag("", "force", o.force, "replace the token shards in OUT");
     options.add_flag("", "dry-run", o.dry_run, "read and count everything, write nothing");
@@ -82,7 +93,8 @@ void declare(OptionSet& options, Options& o)
 
 void validate(Options& o)
 {
-    VALIDATE(o.dry_run || !o.out.empty(), UsageError, "--out is missing (directory of the shards). give it, or --dry-run");
+    VALIDATE(o.dry_run || !o.out.empty(), UsageError,
+             "--out is missing (directory of the shards). give it, or --dry-run");
     o.corpus.out = o.out;
     o.corpus.seed = o.config.run.seed;
     o.corpus.existing = o.force ? CorpusOptions::Existing::replace : CorpusOptions::Existing::refuse;
@@ -100,19 +112,25 @@ ExitCode run_shard(const Options& o)
     Log log(stderr);
     const StopSignals signals(Usr1::untouched);
     std::unique_ptr<Progress> progress;
-    const CorpusReport report = shard_corpus(o.corpus, [&](const CorpusProgress& now) {
-        if (!progress)
-        {
-            const auto tokenizer = make_tokenizer(o.corpus.tokenizer);
-            log.row("input", fmt::format("{} file{}, {}          tokenizer  {}", format_grouped(now.files), now.files == 1 ? "" : "s",
-                                         format_storage(static_cast<double>(now.total_bytes)),
-                                         tokenizer_line(tokenizer->name(), tokenizer->vocab(), tokenizer->fingerprint())));
-            progress = std::make_unique<Progress>(stderr, kind_of(stderr), "shard", ProgressUnit::bytes, now.total_bytes);
-        }
-        VALIDATE(!signals.requested(), Interrupted, "stopped by {} (nothing was written). run the same command again",
-                 signals.name());
-        progress->update(now.bytes);
-    });
+    const CorpusReport report =
+        shard_corpus(o.corpus,
+                     [&](const CorpusProgress& now)
+                     {
+                         if (!progress)
+                         {
+                             const auto tokenizer = make_tokenizer(o.corpus.tokenizer);
+                             log.row("input", fmt::format("{} file{}, {}          tokenizer  {}",
+                                                          format_grouped(now.files), now.files == 1 ? "" : "s",
+                                                          format_storage(static_cast<double>(now.total_bytes)),
+                                                          tokenizer_line(tokenizer->name(), tokenizer->vocab(),
+                                                                         tokenizer->fingerprint())));
+                             progress = std::make_unique<Progress>(stderr, kind_of(stderr), "shard",
+                                                                   ProgressUnit::bytes, now.total_bytes);
+                         }
+                         VALIDATE(!signals.requested(), Interrupted,
+                                  "stopped by {} (nothing was written). run the same command again", signals.name());
+                         progress->update(now.bytes);
+                     });
     progress->finish();
     print(o.json ? corpus_report_json(report, o.out, o.corpus.mode) : corpus_report_text(report, o.out, o.corpus.mode));
     return ExitCode::done;
@@ -122,12 +140,12 @@ Command shard_command(Options& o)
 {
     Command command;
     command.summary = "turns text into token shards (docs/token_shards.md)";
-    command.examples = {
-        "plimsoll-shard --config demo.ini --input 'text/*.jsonl' --tokenizer bytes --out kjv --shard-tokens 64M --validation 0.5%",
-        "plimsoll-shard --input book.txt --document blank-line --out book --dry-run",
-        "plimsoll-shard inspect kjv                       what is in a directory or a shard",
-        "plimsoll-shard inspect kjv --document 17         the text of one document",
-        "plimsoll-shard verify kjv                        checks every byte"};
+    command.examples = {"plimsoll-shard --config demo.ini --input 'text/*.jsonl' --tokenizer bytes --out kjv "
+                        "--shard-tokens 64M --validation 0.5%",
+                        "plimsoll-shard --input book.txt --document blank-line --out book --dry-run",
+                        "plimsoll-shard inspect kjv                       what is in a directory or a shard",
+                        "plimsoll-shard inspect kjv --document 17         the text of one document",
+                        "plimsoll-shard verify kjv                        checks every byte"};
     command.declare = [&o](OptionSet& options) { declare(options, o); };
     command.validate = [&o] { validate(o); };
     command.run = [&o](const Invocation&) { return run_shard(o); };
@@ -141,14 +159,16 @@ Command inspect_command(Options& o)
     command.summary = "shows the manifest of a directory, the header of a shard, or one document";
     command.run_files = RunFiles::refused;
     command.positionals = {{"PATH", "directory of shards, or a shard", 1, 1}};
-    command.declare = [&o](OptionSet& options) {
+    command.declare = [&o](OptionSet& options)
+    {
         options.add_count("", "document", o.document_number, "print the text of this document; masked tokens in [[ ]]")
             .value_name("N")
             .shown_default("none")
             .range(-1);
         options.add_flag("", "json", o.json, "as JSON");
     };
-    command.run = [&o](const Invocation& invocation) {
+    command.run = [&o](const Invocation& invocation)
+    {
         const std::string& path = invocation.positionals[0];
         print(o.document_number >= 0 ? document_text(path, o.document_number)
                                      : inspect_text(path, o.json ? OutputKind::json : OutputKind::text));
@@ -165,7 +185,8 @@ Command verify_command(Options& o)
     command.run_files = RunFiles::refused;
     command.positionals = {{"PATH", "directory of shards, or a shard", 1, -1}};
     command.declare = [&o](OptionSet& options) { options.add_flag("", "json", o.json, "as JSON"); };
-    command.run = [&o](const Invocation& invocation) {
+    command.run = [&o](const Invocation& invocation)
+    {
         print(verify_text(invocation.positionals, o.json ? OutputKind::json : OutputKind::text));
         return ExitCode::done;
     };

@@ -21,7 +21,9 @@ std::string counted(std::int64_t num, const std::string& what)
 double bytes_per_token(const CorpusReport& report)
 {
     const std::int64_t tokens = report.train.tokens + report.validation.tokens;
-    return tokens == 0 ? 0 : static_cast<double>(report.train.text_bytes + report.validation.text_bytes) / static_cast<double>(tokens);
+    return tokens == 0 ? 0
+                       : static_cast<double>(report.train.text_bytes + report.validation.text_bytes) /
+                             static_cast<double>(tokens);
 }
 
 std::string time_split(const CorpusReport& report)
@@ -88,8 +90,8 @@ std::string corpus_report_text(const CorpusReport& report, const std::string& ou
         return text;
     }
     text += fmt::format("written    {}, {}, {}, {}/manifest.json       {}\n", shards, dtype,
-                        format_storage(static_cast<double>(report.train.file_bytes + report.validation.file_bytes)), out,
-                        time_split(report));
+                        format_storage(static_cast<double>(report.train.file_bytes + report.validation.file_bytes)),
+                        out, time_split(report));
     return text;
 }
 

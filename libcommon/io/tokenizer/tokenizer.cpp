@@ -52,8 +52,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& kind)
     for (const std::string_view end : {".json", ".tiktoken", ".model"})
     {
         VALIDATE(!ends_with(kind, end), ConfigError,
-                 "tokenizer '{}' is not available in this version ({} files cannot be read yet). available: bytes", kind,
-                 end);
+                 "tokenizer '{}' is not available in this version ({} files cannot be read yet). available: bytes",
+                 kind, end);
     }
     throw ConfigError(fmt::format("unknown tokenizer '{}'. available: bytes", kind));
 }

@@ -104,8 +104,12 @@ TEST_F(TextInputTest, EmptyAndBlankDocumentsAreDocuments)
 TEST_F(TextInputTest, LinesOfJsonEndAtLineFeedAlone)
 {
     // data.md 4.6 row 22: U+2028, U+2029, NEL, VT and FF are text.
-    const std::string text = "a\xE2\x80\xA8" "b\xE2\x80\xA9" "c\xC2\x85" "d";
-    EXPECT_EQ(read("a.jsonl", "{\"text\":\"" + text + "\"}\r\n\r\n  \n{\"text\":\"e\\r\\nf\"}"), (Texts{text, "e\r\nf"}));
+    const std::string text = "a\xE2\x80\xA8"
+                             "b\xE2\x80\xA9"
+                             "c\xC2\x85"
+                             "d";
+    EXPECT_EQ(read("a.jsonl", "{\"text\":\"" + text + "\"}\r\n\r\n  \n{\"text\":\"e\\r\\nf\"}"),
+              (Texts{text, "e\r\nf"}));
     EXPECT_EQ(lines_, (std::vector<std::int64_t>{1, 4}));
     EXPECT_EQ(read("a.txt", text + "\x0B\x0C\n", by(DocumentUnit::line)), Texts{text + "\x0B\x0C"});
 }
@@ -137,8 +141,8 @@ TEST_F(TextInputTest, IllFormedUtf8BecomesOneReplacementPerMaximalSubpart)
 {
     // Unicode 15, table 3-8, and Python's bytes.decode(errors="replace").
     EXPECT_EQ(read("a.txt", "\x61\xF1\x80\x80\xE1\x80\xC2\x62\x80\x63\x80\xBF\x64"),
-              Texts{"a" + replacement + replacement + replacement + "b" + replacement + "c" + replacement + replacement +
-                    "d"});
+              Texts{"a" + replacement + replacement + replacement + "b" + replacement + "c" + replacement +
+                    replacement + "d"});
     EXPECT_EQ(counts_.invalid_utf8, 6);
     EXPECT_EQ(read("a.jsonl", "{\"text\":\"a\xC0\xAF\"}\n{\"text\":\"\xE2\x82\"}"),
               (Texts{"a" + replacement + replacement, replacement}));
@@ -148,10 +152,11 @@ TEST_F(TextInputTest, IllFormedUtf8BecomesOneReplacementPerMaximalSubpart)
 TEST(Utf8, ReplacesAsPythonDoesForAllShortSequences)
 {
     // Surrogates, overlong forms, beyond U+10FFFF, truncated ends: expected strings by Python 3.11.
-    const std::vector<std::pair<std::string, int>> cases = {
-        {"\xED\xA0\x80", 3}, {"\xF4\x90\x80\x80", 4}, {"\xF0\x80\x80\x80", 4}, {"\xE0\x80\x80", 3},
-        {"\xF0\x9F\x98", 1}, {"\xF0\x9F", 1},         {"\xFF", 1},             {"\xC1\xBF", 2},
-        {"\xF5\x80", 2},     {"\xE2\x28\xA1", 2}};
+    const std::vector<std::pair<std::string, int>> cases =
+        {{"\xED\xA0\x80", 3}, {"\xF4\x90\x80\x80", 4}, {"\xF0\x80\x80\x80", 4},
+         {"\xE0\x80\x80", 3}, {"\xF0\x9F\x98", 1},     {"\xF0\x9F", 1},
+         {"\xFF", 1},         {"\xC1\xBF", 2},         {"\xF5\x80", 2},
+         {"\xE2\x28\xA1", 2}};
     for (const auto& entry : cases)
     {
         std::string out;
@@ -159,7 +164,9 @@ TEST(Utf8, ReplacesAsPythonDoesForAllShortSequences)
         EXPECT_TRUE(is_valid_utf8(out));
     }
     std::string out;
-    EXPECT_EQ(replace_invalid_utf8("\x7F\xC2\x80\xDF\xBF\xE0\xA0\x80\xED\x9F\xBF\xEE\x80\x80\xF0\x90\x80\x80\xF4\x8F\xBF\xBF", out), 0);
+    EXPECT_EQ(replace_invalid_utf8(
+                  "\x7F\xC2\x80\xDF\xBF\xE0\xA0\x80\xED\x9F\xBF\xEE\x80\x80\xF0\x90\x80\x80\xF4\x8F\xBF\xBF", out),
+              0);
     EXPECT_EQ(out.size(), 22U);
 }
 
@@ -183,7 +190,8 @@ TEST_F(TextInputTest, OtherFieldAndNestedValuesDoNotDisturb)
     TextInputOptions options;
     options.text_field = "body";
     EXPECT_EQ(read("a.jsonl", "{\"text\":1,\"x\":{\"body\":\"no\"},\"body\":\"yes\"}\n", options), Texts{"yes"});
-    EXPECT_EQ(read("a.jsonl", "{\"body\":\"first\",\"body\":\"last\"}\n", options), Texts{"last"}) << "as Python's json";
+    EXPECT_EQ(read("a.jsonl", "{\"body\":\"first\",\"body\":\"last\"}\n", options), Texts{"last"})
+        << "as Python's json";
 }
 
 TEST_F(TextInputTest, BadLinesAreNamedWithFileLineAndReason)
@@ -199,7 +207,8 @@ TEST_F(TextInputTest, BadLinesAreNamedWithFileLineAndReason)
     EXPECT_EQ(failure("a.jsonl", "{\"text\":\"a\",\"n\":nul}\n"),
               ":1: not valid json (bad literal, known: true false null)" + hint);
     EXPECT_EQ(failure("a.jsonl", "{\"text\":\"a\\q\"}\n"), ":1: not valid json (bad escape in a string)" + hint);
-    EXPECT_EQ(failure("a.jsonl", "{\"text\":\"a\tb\"}\n"), ":1: not valid json (control character inside a string)" + hint);
+    EXPECT_EQ(failure("a.jsonl", "{\"text\":\"a\tb\"}\n"),
+              ":1: not valid json (control character inside a string)" + hint);
     EXPECT_EQ(failure("a.jsonl", "[1]\n"), ":1: not a json object (an array)" + hint);
     EXPECT_EQ(failure("a.jsonl", "{\"id\":1,\"url\":\"\"}\n"), ":1: no field 'text' (fields: id url)" + hint);
     EXPECT_EQ(failure("a.jsonl", "{}\n"), ":1: no field 'text' (the object is empty)" + hint);
@@ -254,7 +263,8 @@ TEST_F(TextInputTest, OverlongRecordsAreBadRecordsInEveryUnit)
     EXPECT_EQ(bad_[0].line, 2);
     EXPECT_EQ(bad_[1].line, 4);
     options.document = DocumentUnit::line;
-    EXPECT_EQ(read("a.txt", std::string(21, 'x') + "\n" + std::string(20, 'y') + "\n", options), Texts{std::string(20, 'y')});
+    EXPECT_EQ(read("a.txt", std::string(21, 'x') + "\n" + std::string(20, 'y') + "\n", options),
+              Texts{std::string(20, 'y')});
     options.document = DocumentUnit::blank_line;
     EXPECT_EQ(read("a.txt", "12345678901\n12345678901\n\n" + longer + "\n\nok\n", options), Texts{"ok"});
     EXPECT_EQ(bad_.size(), 2U);
@@ -290,7 +300,8 @@ TEST_F(TextInputTest, FilesAreFoundOnceHoweverTheyAreNamed)
 
 TEST_F(TextInputTest, UnreadableInputsAreRefusedBeforeTheFirstIsRead)
 {
-    const auto refusal = [&](const std::string& pattern) -> std::string {
+    const auto refusal = [&](const std::string& pattern) -> std::string
+    {
         try
         {
             find_input_files({pattern});
@@ -314,7 +325,8 @@ TEST_F(TextInputTest, UnreadableInputsAreRefusedBeforeTheFirstIsRead)
     EXPECT_EQ(refusal(write("a.txt", "\x28\xB5\x2F\xFD....")),
               "cannot read '" + (dir_ / "a.txt") +
                   "' (its first bytes are zstd, which is not available in this version). decompress it first");
-    EXPECT_EQ(refusal(write("b.txt", "\xFF\xFE" "a\0"s)),
+    EXPECT_EQ(refusal(write("b.txt", "\xFF\xFE"
+                                     "a\0"s)),
               "cannot read '" + (dir_ / "b.txt") + "' (UTF-16 by its byte order mark). convert it to UTF-8");
     ASSERT_EQ(::mkfifo((dir_ / "pipe.txt").c_str(), 0600), 0);
     EXPECT_EQ(refusal(dir_ / "pipe.txt"),

@@ -19,12 +19,15 @@ class TokenOrderTest : public ::testing::Test
   protected:
     static constexpr std::int64_t vocab = 1'000'000;
 
-    std::string write(const std::string& name, std::int64_t begin, std::int64_t num, const std::string& fingerprint = "f00d",
-                      const std::vector<std::uint8_t>* mask = nullptr)
+    std::string write(const std::string& name, std::int64_t begin, std::int64_t num,
+                      const std::string& fingerprint = "f00d", const std::vector<std::uint8_t>* mask = nullptr)
     {
         TokenShardWriter writer(dir_ / name, vocab, "numbers", fingerprint, mask != nullptr);
         std::vector<std::uint32_t> ids(static_cast<std::size_t>(num));
-        for (std::size_t i = 0; i < ids.size(); ++i) { ids[i] = static_cast<std::uint32_t>(begin) + static_cast<std::uint32_t>(i); }
+        for (std::size_t i = 0; i < ids.size(); ++i)
+        {
+            ids[i] = static_cast<std::uint32_t>(begin) + static_cast<std::uint32_t>(i);
+        }
         writer.add_document(ids.data(), num, 3 * num, mask != nullptr ? mask->data() : nullptr);
         writer.finish();
         return dir_ / name;
@@ -37,8 +40,8 @@ class TokenOrderTest : public ::testing::Test
 
 using Positions = std::vector<std::int64_t>;
 
-/// The ids of the sequences of one optimizer step as `ranks` ranks take them, in the order of the contract: rank r of R,
-/// micro-batch m of size u takes positions [c + (m R + r) u, + u).
+/// The ids of the sequences of one optimizer step as `ranks` ranks take them, in the order of the contract: rank r of
+/// R, micro-batch m of size u takes positions [c + (m R + r) u, + u).
 Positions step_ids(const TokenOrder& order, std::int64_t consumed, std::int64_t global_batch, std::int64_t ranks)
 {
     const std::int64_t per_rank = global_batch / ranks;
@@ -153,11 +156,15 @@ TEST_F(TokenOrderTest, GoingBackAndForthOverAnEpochBorderChangesNothing)
 TEST_F(TokenOrderTest, SeedsAndEpochsGiveUnrelatedOrders)
 {
     const TokenSource source = source_of(5001);
-    const auto matches = [&](std::uint64_t seed_a, std::int64_t epoch_a, std::uint64_t seed_b, std::int64_t epoch_b) {
+    const auto matches = [&](std::uint64_t seed_a, std::int64_t epoch_a, std::uint64_t seed_b, std::int64_t epoch_b)
+    {
         const TokenOrder a(source, 1, seed_a);
         const TokenOrder b(source, 1, seed_b);
         int same = 0;
-        for (std::int64_t i = 0; i < 5000; ++i) { same += a.sample_at(epoch_a * 5000 + i) == b.sample_at(epoch_b * 5000 + i); }
+        for (std::int64_t i = 0; i < 5000; ++i)
+        {
+            same += a.sample_at(epoch_a * 5000 + i) == b.sample_at(epoch_b * 5000 + i);
+        }
         return same;
     };
     // One match is expected of two random permutations; more than 10 has a probability of about 1e-8.
@@ -203,7 +210,8 @@ TEST_F(TokenOrderTest, LossMaskOfAShardMasksItsLabels)
     const TokenOrder order(source, 10, 1);
     TokenBatch batch;
     order.read(0, 1, batch);
-    EXPECT_EQ(batch.mask, (std::vector<std::uint8_t>{1, 1, 0, 0, 1, 1, 1, 1, 1, 1})) << "label of input i is token i + 1";
+    EXPECT_EQ(batch.mask, (std::vector<std::uint8_t>{1, 1, 0, 0, 1, 1, 1, 1, 1, 1}))
+        << "label of input i is token i + 1";
     EXPECT_EQ(batch.num_valid, 8);
     const EvaluationSet evaluation(source, 4, -1);
     evaluation.read(0, 3, batch);
@@ -219,7 +227,8 @@ TEST_F(TokenOrderTest, PlanNamesWhatDiffersAndIgnoresPaths)
     EXPECT_EQ(plan_difference(order.plan_fields(), TokenOrder(moved, 8, 1).plan_fields()), "");
     EXPECT_EQ(order.plan_hash().size(), 64U);
 
-    const auto difference = [&](const TokenOrder& other) {
+    const auto difference = [&](const TokenOrder& other)
+    {
         EXPECT_NE(other.plan_hash(), order.plan_hash());
         return plan_difference(order.plan_fields(), other.plan_fields());
     };

@@ -148,7 +148,10 @@ TEST_F(TokenShardTest, DtypeFollowsTheVocabularyAtOneThreshold)
 
 TEST_F(TokenShardTest, IdsOutsideTheVocabularyAreRefusedAtWrite)
 {
-    EXPECT_EQ(error_of([&] { write("a.h5", {{1, 2}, {3, 257}}); }),
+    EXPECT_EQ(error_of(
+                  [&] {
+                      write("a.h5", {{1, 2}, {3, 257}});
+                  }),
               "token id 257 at position 1 of document 1 is not below the vocabulary of 257 (tokenizer 'bytes')");
     EXPECT_EQ(error_of([&] { write("a.h5", {{65536}}, 65536); }),
               "token id 65536 at position 0 of document 0 is not below the vocabulary of 65536 (tokenizer 'bytes')");
@@ -186,7 +189,8 @@ TEST_F(TokenShardTest, LossMaskIsDeclaredStoredAndServed)
     const TokenShardInfo info = writer.finish();
     EXPECT_TRUE(info.has_loss_mask);
     EXPECT_EQ(info.loss_mask_crc, crc32c(mask.data(), 100));
-    EXPECT_EQ(H5File::open(dir_ / "a.h5", H5File::Access::read).root().attribute_string("required_features"), "loss_mask");
+    EXPECT_EQ(H5File::open(dir_ / "a.h5", H5File::Access::read).root().attribute_string("required_features"),
+              "loss_mask");
     const TokenShardReader reader(dir_ / "a.h5");
     EXPECT_TRUE(reader.info().has_loss_mask);
     std::vector<std::uint8_t> part(10);
@@ -268,13 +272,15 @@ TEST_F(TokenShardTest, FilesThatAreNoFinishedShardSayWhy)
 {
     std::ofstream(dir_ / "text.h5") << "hello";
     EXPECT_NE(error_of([&] { TokenShardReader(dir_ / "text.h5"); }).find("not an hdf5 file"), std::string::npos);
-    EXPECT_NE(error_of([&] { TokenShardReader(dir_ / "none.h5"); }).find("no such file or directory"), std::string::npos);
+    EXPECT_NE(error_of([&] { TokenShardReader(dir_ / "none.h5"); }).find("no such file or directory"),
+              std::string::npos);
     H5File::create(dir_ / "other.h5").close();
     EXPECT_EQ(error_of([&] { TokenShardReader(dir_ / "other.h5"); }),
               (dir_ / "other.h5") + ": not a token shard (an hdf5 file of another kind). make one with plimsoll-shard");
 
     write("a.h5", {{1, 2, 256}});
-    const auto change = [&](const auto& edit) {
+    const auto change = [&](const auto& edit)
+    {
         std::filesystem::copy_file(dir_ / "a.h5", dir_ / "b.h5", std::filesystem::copy_options::overwrite_existing);
         H5File file = H5File::open(dir_ / "b.h5", H5File::Access::read_write);
         edit(file.root());
@@ -283,7 +289,10 @@ TEST_F(TokenShardTest, FilesThatAreNoFinishedShardSayWhy)
     };
     EXPECT_EQ(change([](H5Group root) { root.set_attribute("complete", std::uint8_t{0}); }),
               (dir_ / "b.h5") + ": incomplete token shard (its writer was interrupted). make it again");
-    EXPECT_EQ(change([](H5Group root) { root.set_attribute("format_version", std::vector<std::uint64_t>{2, 0}); }),
+    EXPECT_EQ(change(
+                  [](H5Group root) {
+                      root.set_attribute("format_version", std::vector<std::uint64_t>{2, 0});
+                  }),
               (dir_ / "b.h5") + ": token shard of format version 2.0 (this version reads 1.x)");
     EXPECT_EQ(change([](H5Group root) { root.set_attribute("required_features", "x"); }),
               (dir_ / "b.h5") + ": needs the feature 'x' (not available in this version)");
@@ -301,15 +310,17 @@ TEST_F(TokenShardTest, ManyThreadsReadOneShard)
     std::atomic<int> wrong{0};
     for (int t = 0; t < 4; ++t)
     {
-        threads.emplace_back([&, t] {
-            std::vector<std::int64_t> tokens(1000);
-            for (int i = 0; i < 200; ++i)
+        threads.emplace_back(
+            [&, t]
             {
-                const std::int64_t begin = (i * 7919ll + t * 104729ll) % 299000;
-                reader.read(begin, 1000, tokens.data());
-                if (!std::equal(tokens.begin(), tokens.end(), ids.begin() + begin)) { ++wrong; }
-            }
-        });
+                std::vector<std::int64_t> tokens(1000);
+                for (int i = 0; i < 200; ++i)
+                {
+                    const std::int64_t begin = (i * 7919ll + t * 104729ll) % 299000;
+                    reader.read(begin, 1000, tokens.data());
+                    if (!std::equal(tokens.begin(), tokens.end(), ids.begin() + begin)) { ++wrong; }
+                }
+            });
     }
     for (std::thread& thread : threads) { thread.join(); }
     EXPECT_EQ(wrong, 0);
@@ -344,7 +355,10 @@ TEST_F(TokenShardTest, ShardsOfTwoTokenizersAreNotMixed)
 {
     write("a.h5", {{1, 256}}, 257, std::string(64, 'a'));
     write("b.h5", {{1, 256}}, 257, std::string(64, 'b'));
-    EXPECT_EQ(error_of([&] { TokenSource({dir_ / "a.h5", dir_ / "b.h5"}); }),
+    EXPECT_EQ(error_of(
+                  [&] {
+                      TokenSource({dir_ / "a.h5", dir_ / "b.h5"});
+                  }),
               "shards of two tokenizers cannot be mixed: '" + (dir_ / "a.h5") +
                   "' has tokenizer 'bytes' (vocabulary 257, sha256 aaaaaaaaaaaa), '" + (dir_ / "b.h5") +
                   "' has tokenizer 'bytes' (vocabulary 257, sha256 bbbbbbbbbbbb)");

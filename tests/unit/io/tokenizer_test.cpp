@@ -39,7 +39,8 @@ TEST(BytesTokenizer, EmptyTextHasNoIds)
 TEST(BytesTokenizer, FingerprintIsFixedForEver)
 {
     // sha256 of the sentence in tokenizer.cpp, computed with Python's hashlib.
-    EXPECT_EQ(make_tokenizer("bytes")->fingerprint(), "314068a34107570dd113104c1dc2f3517546c524c7fd25cb34dd4295b7ae2b7e");
+    EXPECT_EQ(make_tokenizer("bytes")->fingerprint(),
+              "314068a34107570dd113104c1dc2f3517546c524c7fd25cb34dd4295b7ae2b7e");
 }
 
 TEST(MakeTokenizer, RefusesWhatItCannotReadByName)
@@ -51,8 +52,9 @@ TEST(MakeTokenizer, RefusesWhatItCannotReadByName)
     }
     catch (const ConfigError& error)
     {
-        EXPECT_STREQ(error.what(), "tokenizer 'models/tokenizer.json' is not available in this version (.json files cannot "
-                                   "be read yet). available: bytes");
+        EXPECT_STREQ(error.what(),
+                     "tokenizer 'models/tokenizer.json' is not available in this version (.json files cannot "
+                     "be read yet). available: bytes");
     }
     EXPECT_THROW(make_tokenizer("cl100k_base.tiktoken"), ConfigError);
     EXPECT_THROW(make_tokenizer("spm.model"), ConfigError);
