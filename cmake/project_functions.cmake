@@ -73,6 +73,9 @@ function(plimsoll_test)
     endif()
     set(target ${ARG_LABEL}_${ARG_NAME})
     add_executable(${target} ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/tests/support/test_main.cpp)
+    # What is tested lies in the libraries, optimised as they are installed; test bodies compile in half the time without.
+    # (With a precompiled header of an optimising build, -O1 is the least that the compiler accepts.)
+    target_compile_options(${target} PRIVATE $<IF:$<BOOL:${ARG_TORCH}>,-O1,-O0>)
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
     target_link_libraries(${target} PRIVATE ${ARG_LINK} GTest::gtest plimsoll_warnings)
     target_compile_definitions(${target} PRIVATE
