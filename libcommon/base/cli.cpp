@@ -37,7 +37,8 @@ std::string peer_key(std::string name)
 /// "-tp" is a mistyped option; "-1", "-.5" and "-" (standard input) are values.
 bool is_dashed(const std::string& text)
 {
-    return text.size() > 1 && text[0] == '-' && std::isdigit(static_cast<unsigned char>(text[1])) == 0 && text[1] != '.';
+    return text.size() > 1 && text[0] == '-' && std::isdigit(static_cast<unsigned char>(text[1])) == 0 &&
+           text[1] != '.';
 }
 
 /// The names of an option on the command line.
@@ -51,8 +52,8 @@ Values names_of(const Option& option)
 /// A suggestion is shown only when it is near enough to be meant.
 bool is_near(const std::string& name, const std::string& candidate)
 {
-    return !candidate.empty() &&
-           edit_distance(name, candidate) <= std::max<int>(1, static_cast<int>(std::max(name.size(), candidate.size()) / 2));
+    return !candidate.empty() && edit_distance(name, candidate) <=
+                                     std::max<int>(1, static_cast<int>(std::max(name.size(), candidate.size()) / 2));
 }
 
 }  // namespace
@@ -164,8 +165,9 @@ void OptionSet::refuse_unknown_option(const std::string& name) const
         names.push_back(option->name());
         if (option->key_ == name) { in_sections.push_back("--" + option->name()); }
     }
-    VALIDATE(in_sections.empty(), UsageError, "unknown option '--{}' (a key of a section, without a short name). write {}",
-             name, fmt::join(in_sections, " or "));
+    VALIDATE(in_sections.empty(), UsageError,
+             "unknown option '--{}' (a key of a section, without a short name). write {}", name,
+             fmt::join(in_sections, " or "));
     const std::string nearest = nearest_name(name, names);
     throw UsageError(is_near(name, nearest) ? fmt::format("unknown option '--{}'. nearest: --{}", name, nearest)
                                             : fmt::format("unknown option '--{}'. see --help", name));
@@ -174,7 +176,8 @@ void OptionSet::refuse_unknown_option(const std::string& name) const
 void OptionSet::refuse_dashed_word(const std::string& word) const
 {
     const std::string name = bare_name(word);
-    VALIDATE(find(name) == nullptr, UsageError, "unknown option '{}' (options start with two dashes). write --{}", word, name);
+    VALIDATE(find(name) == nullptr, UsageError, "unknown option '{}' (options start with two dashes). write --{}", word,
+             name);
     refuse_unknown_option(name);
 }
 
@@ -188,10 +191,10 @@ void OptionSet::refuse_unknown_key(const std::string& section, const std::string
             if (!known.empty()) { sections.push_back(known); }
         }
         const std::string nearest = nearest_name(section, sections);
-        throw ConfigError(is_near(section, nearest)
-                              ? fmt::format("{}: unknown section [{}]. nearest: [{}]", where, section, nearest)
-                              : fmt::format("{}: unknown section [{}]. known: {}", where, section,
-                                            fmt::join(sections, " ")));
+        throw ConfigError(
+            is_near(section, nearest)
+                ? fmt::format("{}: unknown section [{}]. nearest: [{}]", where, section, nearest)
+                : fmt::format("{}: unknown section [{}]. known: {}", where, section, fmt::join(sections, " ")));
     }
     const std::string answer = peer_answer(key, ValueSource::run_file);
     VALIDATE(answer.empty(), ConfigError, "{}: unknown key '{}' in [{}] (another toolkit's name). use {}", where, key,
@@ -203,10 +206,10 @@ void OptionSet::refuse_unknown_key(const std::string& section, const std::string
     }
     const std::vector<std::string> keys = keys_of(section);
     const std::string nearest = nearest_name(key, keys);
-    throw ConfigError(is_near(key, nearest)
-                          ? fmt::format("{}: unknown key '{}' in [{}]. nearest: {}", where, key, section, nearest)
-                          : fmt::format("{}: unknown key '{}' in [{}]. known: {}", where, key, section,
-                                        fmt::join(keys, " ")));
+    throw ConfigError(
+        is_near(key, nearest)
+            ? fmt::format("{}: unknown key '{}' in [{}]. nearest: {}", where, key, section, nearest)
+            : fmt::format("{}: unknown key '{}' in [{}]. known: {}", where, key, section, fmt::join(keys, " ")));
 }
 
 namespace
@@ -294,8 +297,8 @@ OptionSet::NamedValues OptionSet::read_command_line(const std::vector<std::strin
         // Boost takes the next option for the value of one that has none.
         VALIDATE(given.value.empty() || given.value[0].rfind("--", 0) != 0, UsageError, "{} needs a value. see --help",
                  spelling);
-        VALIDATE(value.words.empty() || option.is_list_, UsageError, "{} is given twice ({} and {}). give it once", spelling,
-                 value.text, fmt::join(given.value, " "));
+        VALIDATE(value.words.empty() || option.is_list_, UsageError, "{} is given twice ({} and {}). give it once",
+                 spelling, value.text, fmt::join(given.value, " "));
         value.words.insert(value.words.end(), given.value.begin(), given.value.end());
         value.text = fmt::format("{}", fmt::join(value.words, " "));
         value.origin.source = ValueSource::command_line;
@@ -378,13 +381,16 @@ void OptionSet::check_names() const
     {
         for (const std::string& name : names_of(*option))
         {
-            if (!taken.insert(name).second) { throw InternalError(fmt::format("option '--{}' is declared twice", name)); }
+            if (!taken.insert(name).second)
+            {
+                throw InternalError(fmt::format("option '--{}' is declared twice", name));
+            }
         }
     }
 }
 
-/// Boost keeps the first stored value of a name, so sources are stored in the order of precedence; whoever brings a name
-/// first is its origin.
+/// Boost keeps the first stored value of a name, so sources are stored in the order of precedence; whoever brings a
+/// name first is its origin.
 OptionSet::NamedValues OptionSet::merge(const std::vector<NamedValues>& sources) const
 {
     po::options_description known;

@@ -7,9 +7,9 @@
 ///     options.add_path("", "out", out, "directory of the shards").required();
 ///     std::vector<std::string> positionals = options.parse({"--tp", "2", "--out", "x"});
 ///
-/// A key of a section is the option --section.key, the variable PLIMSOLL_SECTION_KEY and a line of a run file; an option
-/// without section belongs to the tool alone and is read from the command line only. A flag is a second, short name.
-/// Not thread-safe; lives in main() before any thread or rank starts.
+/// A key of a section is the option --section.key, the variable PLIMSOLL_SECTION_KEY and a line of a run file; an
+/// option without section belongs to the tool alone and is read from the command line only. A flag is a second, short
+/// name. Not thread-safe; lives in main() before any thread or rank starts.
 
 #include <cstdint>
 #include <functional>
@@ -26,25 +26,35 @@
 namespace plimsoll
 {
 
-enum class ValueSource { default_value, run_file, environment, command_line };
+enum class ValueSource
+{
+    default_value,
+    run_file,
+    environment,
+    command_line
+};
 
 /// Where a value came from, for messages and --print-config.
 struct ValueOrigin
 {
     ValueSource source = ValueSource::default_value;
-    std::string where = "default"; ///< "default", "demo.ini:12", "PLIMSOLL_LAYOUT_TP", "--tp"
+    std::string where = "default";  ///< "default", "demo.ini:12", "PLIMSOLL_LAYOUT_TP", "--tp"
 };
 
 /// Whether the tool uses a value: files named by an unused one need not exist.
-enum class Use { needed, unused };
+enum class Use
+{
+    needed,
+    unused
+};
 
 /// What a setter gets.
 struct OptionValue
 {
-    std::string text;               ///< the whole value
-    std::vector<std::string> words; ///< list items
+    std::string text;                ///< the whole value
+    std::vector<std::string> words;  ///< list items
     ValueOrigin origin;
-    std::string directory;          ///< absolute; a relative path is relative to it
+    std::string directory;  ///< absolute; a relative path is relative to it
     Use use = Use::needed;
 };
 
@@ -58,14 +68,14 @@ class Option
   public:
     Option(std::string section, std::string key, std::string kind, std::string help);
 
-    Option& flag(std::string name);                ///< second name on the command line: "tp" is --tp
-    Option& unit(std::string unit);                ///< shown in --help: "sequences"
-    Option& value_name(std::string name);          ///< shown in --help: "DIR"
-    Option& shown_default(std::string text);       ///< shown in --help when the value itself says nothing: "all cores"
-    Option& peers(std::vector<std::string> names); ///< what other tools call it, without dashes
-    Option& required();                            ///< OptionSet::check_required() throws when no source has it
-    Option& no_default();                          ///< the target's value means "not set": shown as such, not in snapshots
-    Option& range(double low, double high = std::numeric_limits<double>::infinity()); ///< inclusive
+    Option& flag(std::string name);                 ///< second name on the command line: "tp" is --tp
+    Option& unit(std::string unit);                 ///< shown in --help: "sequences"
+    Option& value_name(std::string name);           ///< shown in --help: "DIR"
+    Option& shown_default(std::string text);        ///< shown in --help when the value itself says nothing: "all cores"
+    Option& peers(std::vector<std::string> names);  ///< what other tools call it, without dashes
+    Option& required();                             ///< OptionSet::check_required() throws when no source has it
+    Option& no_default();  ///< the target's value means "not set": shown as such, not in snapshots
+    Option& range(double low, double high = std::numeric_limits<double>::infinity());  ///< inclusive
     /// Only these canonical values work in this version; another known one is refused by name:
     /// "zero 3 is not available in this version (only zero 0). hint". An empty list: the option itself is refused.
     Option& built_only(std::vector<std::string> values, std::string hint = {});
@@ -74,23 +84,25 @@ class Option
     const std::string& key() const { return key_; }
     std::string name() const { return section_.empty() ? key_ : section_ + "." + key_; }
     const std::string& flag_name() const { return flag_; }
-    std::string spelling() const { return "--" + (flag_.empty() ? name() : flag_); } ///< preferred, on the command line
+    /// Preferred name on the command line.
+    std::string spelling() const { return "--" + (flag_.empty() ? name() : flag_); }
     std::string environment_name() const;
     const std::string& help_text() const { return help_; }
     const ValueOrigin& origin() const { return origin_; }
     bool is_set() const { return origin_.source != ValueSource::default_value; }
-    const std::string& value_text() const { return canonical_; } ///< canonical text; words of a list quoted where needed
+    /// Canonical text; words of a list quoted where needed.
+    const std::string& value_text() const { return canonical_; }
     bool is_built() const { return !limited_ || !built_.empty(); }
     bool is_required() const { return required_; }
-    std::string value_hint() const;                ///< "N", "DIR", "fp32|fp64", empty for a flag
-    std::string default_hint() const;              ///< "default 1, sequences", "required", ...
+    std::string value_hint() const;    ///< "N", "DIR", "fp32|fp64", empty for a flag
+    std::string default_hint() const;  ///< "default 1, sequences", "required", ...
 
   private:
     friend class OptionSet;
     void set(const OptionValue& value);
     void check_available() const;
     void check_range() const;
-    std::string ini_text() const; ///< the value as it stands in a run file
+    std::string ini_text() const;  ///< the value as it stands in a run file
 
     std::string section_, key_, kind_, help_, flag_, unit_, value_name_, shown_default_;
     std::vector<std::string> peers_;
@@ -105,19 +117,23 @@ class Option
     std::vector<std::string> choices_;
     OptionSetter setter_;
     std::function<double()> numeric_;
-    std::string canonical_; ///< of a list: its words, quoted where needed
+    std::string canonical_;  ///< of a list: its words, quoted where needed
     ValueOrigin origin_;
 };
 
 /// One key whose value differs between two snapshots; a missing side reads "(not set)".
 struct ConfigChange
 {
-    std::string key; ///< "train.lr"
+    std::string key;  ///< "train.lr"
     std::string old_value;
     std::string new_value;
 };
 
-enum class RunFiles { accepted, refused };
+enum class RunFiles
+{
+    accepted,
+    refused
+};
 
 class OptionSet
 {
@@ -129,7 +145,7 @@ class OptionSet
     // Declaration. The default is the target's value at this moment. An empty text or list means "not set".
     Option& add_text(std::string section, std::string key, std::string& target, std::string help);
     Option& add_texts(std::string section, std::string key, std::vector<std::string>& target, std::string help);
-    Option& add_path(std::string section, std::string key, std::string& target, std::string help); ///< made absolute
+    Option& add_path(std::string section, std::string key, std::string& target, std::string help);  ///< made absolute
     /// List of files: globs expand sorted, a glob without match is an error; made absolute.
     Option& add_paths(std::string section, std::string key, std::vector<std::string>& target, std::string help);
     Option& add_count(std::string section, std::string key, std::int64_t& target, std::string help);
@@ -143,8 +159,12 @@ class OptionSet
     Option& add_flag(std::string section, std::string key, bool& target, std::string help);
     Option& add_choice(std::string section, std::string key, std::string& target, std::vector<std::string> allowed,
                        std::string help);
-    /// Anything else. `is_list`: every further word on the command line belongs to it.
-    enum class Arity { one, list };
+    /// Anything else. `list`: every further word on the command line belongs to it.
+    enum class Arity
+    {
+        one,
+        list
+    };
     Option& add_custom(std::string section, std::string key, Arity arity, std::string default_text, OptionSetter setter,
                        std::string help);
 
@@ -156,8 +176,9 @@ class OptionSet
     void on_parsed(std::function<void()> hook);
     /// For hooks: the value that an option without one takes ("runs/demo" from "run.name").
     void set_derived(const std::string& name, std::string value, std::string where);
-    /// The sections that the tool uses, [data.NAME] through "data". Values of others are checked, but their files need not
-    /// exist: plimsoll-shard reads a run file whose shards it is about to write. Without this call all are used.
+    /// The sections that the tool uses, [data.NAME] through "data". Values of others are checked, but their files
+    /// need not exist: plimsoll-shard reads a run file whose shards it is about to write. Without this call all are
+    /// used.
     void use_sections(std::vector<std::string> sections);
 
     /// Reads all sources; `arguments` without the program's name. Returns the positional arguments.

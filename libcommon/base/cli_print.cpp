@@ -24,7 +24,6 @@ std::string help_row(const Option& option)
     return two_columns(left, text, help_column, help_width);
 }
 
-
 }  // namespace
 
 std::string OptionSet::help(const std::vector<std::string>& sections) const
@@ -116,7 +115,8 @@ std::string OptionSet::markdown() const
             const std::string hint = option->is_built() ? option->default_hint() : "not available in this version";
             if (!hint.empty()) { meaning += " (" + hint + ")"; }
             std::string value = option->is_flag_ ? "true\\|false" : option->value_hint();
-            for (std::size_t at = value.find('|'); at != std::string::npos && !option->is_flag_; at = value.find('|', at + 2))
+            for (std::size_t at = value.find('|'); at != std::string::npos && !option->is_flag_;
+                 at = value.find('|', at + 2))
             {
                 value.insert(at, "\\");
             }
@@ -134,7 +134,8 @@ std::vector<ConfigChange> compare_snapshots(const std::string& old_text, const s
     const std::vector<RunFileEntry> after = parse_run_file(new_text, "new run.ini", "/");
     const auto find = [](const std::vector<RunFileEntry>& entries, const RunFileEntry& wanted)
     {
-        return std::find_if(entries.begin(), entries.end(), [&](const RunFileEntry& entry)
+        return std::find_if(entries.begin(), entries.end(),
+                            [&](const RunFileEntry& entry)
                             { return entry.section == wanted.section && entry.key == wanted.key; });
     };
     std::vector<ConfigChange> changes;

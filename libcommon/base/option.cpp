@@ -11,7 +11,10 @@ namespace plimsoll
 {
 
 Option::Option(std::string section, std::string key, std::string kind, std::string help)
-    : section_(std::move(section)), key_(std::move(key)), kind_(std::move(kind)), help_(std::move(help))
+    : section_(std::move(section)),
+      key_(std::move(key)),
+      kind_(std::move(kind)),
+      help_(std::move(help))
 {
 }
 
@@ -99,7 +102,10 @@ void Option::set(const OptionValue& value)
                      check_range();
                  });
     if (value.origin.source == ValueSource::command_line) { check_available(); }
-    else { with_context(value.origin.where, [&] { check_available(); }); }
+    else
+    {
+        with_context(value.origin.where, [&] { check_available(); });
+    }
 }
 
 void Option::check_range() const
@@ -128,7 +134,8 @@ std::string Option::ini_text() const
     if (is_list_ || canonical_.empty()) { return canonical_; }
     // A value of one line needs no quotes for its single spaces: "100M tokens" stays as it is.
     const bool plain = canonical_.find_first_of("\t\"'#;$") == std::string::npos &&
-                       canonical_.find("  ") == std::string::npos && canonical_.front() != ' ' && canonical_.back() != ' ';
+                       canonical_.find("  ") == std::string::npos && canonical_.front() != ' ' &&
+                       canonical_.back() != ' ';
     return plain ? canonical_ : quote_word(canonical_);
 }
 
@@ -149,7 +156,10 @@ std::string Option::default_hint() const
 {
     std::vector<std::string> parts;
     if (!unit_.empty()) { parts.push_back(unit_); }
-    if (limited_ && built_.size() == 1 && choices_.empty()) { parts.push_back("only " + built_[0] + " in this version"); }
+    if (limited_ && built_.size() == 1 && choices_.empty())
+    {
+        parts.push_back("only " + built_[0] + " in this version");
+    }
     else if (required_) { parts.push_back("required"); }
     else if (!shown_default_.empty()) { parts.push_back("default " + shown_default_); }
     else if (!is_flag_ && !canonical_.empty() && !is_set()) { parts.push_back("default " + canonical_); }

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 #include <unistd.h>
+#include <utility>
 
 #include "base/units.hpp"
 
@@ -15,7 +15,7 @@ namespace
 {
 
 constexpr double terminal_interval = 0.2;
-constexpr double terminal_delay = 0.5; // short work shows no progress at all
+constexpr double terminal_delay = 0.5;  // short work shows no progress at all
 constexpr double log_interval = 30.0;
 constexpr std::int64_t bar_width = 36;
 
@@ -31,8 +31,13 @@ StreamKind kind_of(std::FILE* stream)
     return ::isatty(::fileno(stream)) == 1 ? StreamKind::terminal : StreamKind::log;
 }
 
-Progress::Progress(std::FILE* stream, StreamKind kind, std::string label, ProgressUnit unit, std::int64_t total, Clock clock)
-    : stream_(stream), kind_(kind), label_(std::move(label)), unit_(unit), total_(total),
+Progress::Progress(std::FILE* stream, StreamKind kind, std::string label, ProgressUnit unit, std::int64_t total,
+                   Clock clock)
+    : stream_(stream),
+      kind_(kind),
+      label_(std::move(label)),
+      unit_(unit),
+      total_(total),
       clock_(clock ? std::move(clock) : Clock(steady_seconds))
 {
     start_ = clock_();

@@ -1,5 +1,6 @@
 #pragma once
-/// Progress of long work: on a terminal one line that is rewritten, elsewhere a row now and then without control characters.
+/// Progress of long work: on a terminal one line that is rewritten, elsewhere a row now and then without control
+/// characters.
 ///
 ///     shard  61 %  ######################............   2.33 GB  214 MB/s  0:07 left
 
@@ -14,17 +15,25 @@ namespace plimsoll
 {
 
 /// What the amounts of a Progress are.
-enum class ProgressUnit { items, bytes };
+enum class ProgressUnit
+{
+    items,
+    bytes
+};
 
 /// How a stream is written to: found out by is_terminal(), or given in tests.
-enum class StreamKind { terminal, log };
+enum class StreamKind
+{
+    terminal,
+    log
+};
 StreamKind kind_of(std::FILE* stream);
 
 /// One thread calls update(). The destructor ends an unfinished terminal line, so that an error starts on a new one.
 class Progress
 {
   public:
-    using Clock = std::function<double()>; ///< seconds, monotonic
+    using Clock = std::function<double()>;  ///< seconds, monotonic
 
     /// `total` <= 0: unknown, no percentage and no time left. Nothing is printed before the first update() that is due
     /// (0.5 s on a terminal, 30 s in a log).
@@ -51,7 +60,7 @@ class Progress
     Clock clock_;
     double start_ = 0;
     double next_ = 0;
-    std::size_t width_ = 0; ///< of the line on the terminal
+    std::size_t width_ = 0;  ///< of the line on the terminal
 };
 
 }  // namespace plimsoll

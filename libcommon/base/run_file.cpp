@@ -23,8 +23,8 @@ bool is_name_char(char c)
 
 bool is_key(const std::string& text)
 {
-    return !text.empty() && std::all_of(text.begin(), text.end(),
-                                        [](char c) { return is_name_char(c) || c == '-' || c == '.'; });
+    return !text.empty() &&
+           std::all_of(text.begin(), text.end(), [](char c) { return is_name_char(c) || c == '-' || c == '.'; });
 }
 
 /// Reads the variable at text[at] == '$' and moves `at` behind it.
@@ -55,7 +55,9 @@ class WordReader
 {
   public:
     WordReader(const std::string& text, const std::string& origin, Variables variables)
-        : text_(text), origin_(origin), variables_(variables)
+        : text_(text),
+          origin_(origin),
+          variables_(variables)
     {
     }
 
@@ -102,7 +104,8 @@ class WordReader
             if (quote == '"') { read_plain(); }
             else { word_ += text_[at_++]; }
         }
-        VALIDATE(at_ < text_.size(), ConfigError, "{}: quote {} is not closed. close it on the same line", origin_, quote);
+        VALIDATE(at_ < text_.size(), ConfigError, "{}: quote {} is not closed. close it on the same line", origin_,
+                 quote);
         ++at_;
     }
 
@@ -119,11 +122,14 @@ class WordReader
 class FileParser
 {
   public:
-    FileParser(std::string origin, std::string directory) : origin_(std::move(origin)), directory_(std::move(directory)) {}
+    FileParser(std::string origin, std::string directory) : origin_(std::move(origin)), directory_(std::move(directory))
+    {
+    }
 
     std::vector<RunFileEntry> parse(const std::string& text)
     {
-        VALIDATE(text.find('\0') == std::string::npos, ConfigError, "{} is not a text file (it holds zero bytes)", origin_);
+        VALIDATE(text.find('\0') == std::string::npos, ConfigError, "{} is not a text file (it holds zero bytes)",
+                 origin_);
         std::size_t at = text.rfind("\xef\xbb\xbf", 0) == 0 ? 3 : 0;
         while (at < text.size())
         {
@@ -175,8 +181,7 @@ class FileParser
         const std::size_t close = line.find(']');
         VALIDATE(close != std::string::npos, ConfigError, "{}: section '{}' is not closed. write [name]", where_, line);
         const std::string name = line.substr(1, close - 1);
-        const std::vector<std::string> rest =
-            WordReader(line.substr(close + 1), where_, Variables::keep).read(true);
+        const std::vector<std::string> rest = WordReader(line.substr(close + 1), where_, Variables::keep).read(true);
         VALIDATE(is_key(name) && rest.empty(), ConfigError, "{}: '{}' is not a section. write [name]", where_, line);
         section_ = name;
         can_continue_ = false;

@@ -20,10 +20,10 @@ struct RunFileEntry
 {
     std::string section;
     std::string key;
-    std::string text;               ///< the whole value, quotes removed, variables expanded
-    std::vector<std::string> words; ///< the same split at unquoted spaces
-    std::string file;               ///< as the user wrote it
-    std::string directory;          ///< absolute; base of relative paths
+    std::string text;                ///< the whole value, quotes removed, variables expanded
+    std::vector<std::string> words;  ///< the same split at unquoted spaces
+    std::string file;                ///< as the user wrote it
+    std::string directory;           ///< absolute; base of relative paths
     int line = 0;
     std::string where() const { return file + ":" + std::to_string(line); }
 };
@@ -36,7 +36,11 @@ std::vector<RunFileEntry> read_run_file(const std::string& path);
 std::vector<RunFileEntry> parse_run_file(const std::string& text, const std::string& origin,
                                          const std::string& directory);
 
-enum class Variables { expand, keep };
+enum class Variables
+{
+    expand,
+    keep
+};
 
 /// Splits at unquoted spaces, as in a run file's value, without comments.
 std::vector<std::string> split_words(const std::string& text, const std::string& origin, Variables variables);

@@ -48,7 +48,8 @@ std::string usage_line(const ToolSpec& tool, const Command& command)
 
 std::string common_rows(const Command& command)
 {
-    const auto row = [](const std::string& left, const std::string& text) { return two_columns(left, text, column, width); };
+    const auto row = [](const std::string& left, const std::string& text)
+    { return two_columns(left, text, column, width); };
     std::string rows = "\ncommon\n";
     if (command.run_files == RunFiles::accepted)
     {
@@ -60,10 +61,11 @@ std::string common_rows(const Command& command)
     if (command.run_files == RunFiles::accepted)
     {
         rows += "\n";
-        rows += wrap_text("Every key of a section is also the option --section.key and the variable PLIMSOLL_SECTION_KEY. "
-                          "Precedence: command line, environment, run file, default. Counts take K M B T; bytes need a "
-                          "unit (KiB MiB GiB kB MB GB); times s min h; spans are 50 (steps), 2%, 100M tokens, 30min.",
-                          0, width);
+        rows +=
+            wrap_text("Every key of a section is also the option --section.key and the variable PLIMSOLL_SECTION_KEY. "
+                      "Precedence: command line, environment, run file, default. Counts take K M B T; bytes need a "
+                      "unit (KiB MiB GiB kB MB GB); times s min h; spans are 50 (steps), 2%, 100M tokens, 30min.",
+                      0, width);
     }
     return rows;
 }
@@ -110,8 +112,8 @@ const Command* choose_command(const ToolSpec& tool, std::vector<std::string>& ar
         }
     }
     if (unnamed != nullptr || arguments.empty() || arguments[0][0] == '-') { return unnamed; }
-    throw UsageError(fmt::format("unknown command '{}' (commands: {}). nearest: {}", arguments[0], fmt::join(names, " "),
-                                 nearest_name(arguments[0], names)));
+    throw UsageError(fmt::format("unknown command '{}' (commands: {}). nearest: {}", arguments[0],
+                                 fmt::join(names, " "), nearest_name(arguments[0], names)));
 }
 
 void check_positionals(const Command& command, const std::vector<std::string>& given)
@@ -124,7 +126,8 @@ void check_positionals(const Command& command, const std::vector<std::string>& g
         needed += static_cast<std::size_t>(positional.minimum);
         unlimited = unlimited || positional.maximum < 0;
         allowed += static_cast<std::size_t>(std::max(positional.maximum, 0));
-        VALIDATE(given.size() >= needed, UsageError, "{} is missing ({}). see --help", positional.name, positional.help);
+        VALIDATE(given.size() >= needed, UsageError, "{} is missing ({}). see --help", positional.name,
+                 positional.help);
     }
     VALIDATE(unlimited || given.size() <= allowed, UsageError,
              "unexpected argument '{}' (an option without its dashes?). see --help", given[allowed]);
@@ -141,7 +144,8 @@ ExitCode run_command(const ToolSpec& tool, const Command& command, std::vector<s
         print_command_help(tool, command, options);
         return ExitCode::done;
     }
-    const auto shown = std::find(arguments.begin(), std::find(arguments.begin(), arguments.end(), "--"), "--print-config");
+    const auto shown =
+        std::find(arguments.begin(), std::find(arguments.begin(), arguments.end(), "--"), "--print-config");
     const bool print_config = before_end_of_options(arguments, "--print-config");
     if (print_config) { arguments.erase(shown); }
     Invocation invocation;
@@ -202,17 +206,20 @@ int run_tool(int argc, const char* const* argv, const ToolSpec& tool)
     }
     catch (const std::bad_alloc&)
     {
-        report(tool.name, "out of memory (the system refused an allocation). close other programs or use a smaller batch");
+        report(tool.name,
+               "out of memory (the system refused an allocation). close other programs or use a smaller batch");
         code = ExitCode::failed;
     }
     catch (const std::exception& error)
     {
-        report(tool.name, fmt::format("unexpected error ({}). this is a fault of {}, please report it", error.what(), tool.name));
+        report(tool.name,
+               fmt::format("unexpected error ({}). this is a fault of {}, please report it", error.what(), tool.name));
         code = ExitCode::failed;
     }
     catch (...)
     {
-        report(tool.name, fmt::format("unexpected error of unknown type. this is a fault of {}, please report it", tool.name));
+        report(tool.name,
+               fmt::format("unexpected error of unknown type. this is a fault of {}, please report it", tool.name));
         code = ExitCode::failed;
     }
     return static_cast<int>(code);

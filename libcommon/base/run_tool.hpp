@@ -32,37 +32,37 @@ struct Positional
     std::string name;  ///< "DIR", shown in the usage line
     std::string help;
     int minimum = 1;
-    int maximum = 1;   ///< -1: any number
+    int maximum = 1;  ///< -1: any number
 };
 
 /// What run() gets after everything was parsed and validated.
 struct Invocation
 {
-    std::string tool;                     ///< "plimsoll-reshard"
-    std::string command;                  ///< "inspect", empty for a tool without sub-commands
+    std::string tool;     ///< "plimsoll-reshard"
+    std::string command;  ///< "inspect", empty for a tool without sub-commands
     std::vector<std::string> positionals;
-    const OptionSet* options = nullptr;   ///< origins, snapshot(); outlives run()
+    const OptionSet* options = nullptr;  ///< origins, snapshot(); outlives run()
 };
 
 struct Command
 {
-    std::string name;                              ///< empty: the tool's only command
-    std::string summary;                           ///< one line, for --help
-    RunFiles run_files = RunFiles::accepted;       ///< refused: no --config
-    std::vector<std::string> sections;             ///< run-file sections that it uses: --help shows these; see
-                                                   ///< OptionSet::use_sections()
-    std::vector<std::string> required;             ///< keys that must be set: "train.lr"
+    std::string name;                         ///< empty: the tool's only command
+    std::string summary;                      ///< one line, for --help
+    RunFiles run_files = RunFiles::accepted;  ///< refused: no --config
+    std::vector<std::string> sections;        ///< run-file sections that it uses: --help shows these; see
+                                              ///< OptionSet::use_sections()
+    std::vector<std::string> required;        ///< keys that must be set: "train.lr"
     std::vector<Positional> positionals;
-    std::vector<std::string> examples;             ///< whole command lines
-    std::function<void(OptionSet&)> declare;       ///< adds the options; called once
-    std::function<void()> validate;                ///< optional; checks that need more than one value
+    std::vector<std::string> examples;        ///< whole command lines
+    std::function<void(OptionSet&)> declare;  ///< adds the options; called once
+    std::function<void()> validate;           ///< optional; checks that need more than one value
     std::function<ExitCode(const Invocation&)> run;
 };
 
 struct ToolSpec
 {
-    std::string name;    ///< "plimsoll-train"
-    std::string summary; ///< "trains a language model"
+    std::string name;     ///< "plimsoll-train"
+    std::string summary;  ///< "trains a language model"
     std::vector<Command> commands;
 };
 

@@ -31,7 +31,7 @@ StopSignals::StopSignals(Usr1 usr1)
     first_signal.store(0);
     struct sigaction action = {};
     action.sa_handler = note_signal;
-    action.sa_flags = SA_RESTART; // a save must not fail with EINTR
+    action.sa_flags = SA_RESTART;  // a save must not fail with EINTR
     sigemptyset(&action.sa_mask);
     for (const int number : {SIGTERM, SIGUSR2, SIGUSR1})
     {

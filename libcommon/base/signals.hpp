@@ -2,14 +2,18 @@
 /// Signals that mean "finish the step, save, exit 75": TERM and USR2, USR1 only when asked for.
 
 #include <array>
-#include <cstddef>
 #include <csignal>
+#include <cstddef>
 #include <string>
 
 namespace plimsoll
 {
 
-enum class Usr1 { untouched, stops };
+enum class Usr1
+{
+    untouched,
+    stops
+};
 
 /// Installs handlers for its lifetime and restores the old ones. At most one exists at a time.
 /// @throws InternalError when a second one is made, IoError when the system refuses

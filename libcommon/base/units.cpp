@@ -20,9 +20,16 @@ struct Suffix
     double factor;
 };
 
-constexpr std::array<Suffix, 10> byte_suffixes = {{{"TiB", 1099511627776.0}, {"GiB", 1073741824.0},
-                                                   {"MiB", 1048576.0}, {"KiB", 1024.0}, {"TB", 1e12}, {"GB", 1e9},
-                                                   {"MB", 1e6}, {"kB", 1e3}, {"KB", 1e3}, {"B", 1.0}}};
+constexpr std::array<Suffix, 10> byte_suffixes = {{{"TiB", 1099511627776.0},
+                                                   {"GiB", 1073741824.0},
+                                                   {"MiB", 1048576.0},
+                                                   {"KiB", 1024.0},
+                                                   {"TB", 1e12},
+                                                   {"GB", 1e9},
+                                                   {"MB", 1e6},
+                                                   {"kB", 1e3},
+                                                   {"KB", 1e3},
+                                                   {"B", 1.0}}};
 constexpr std::array<Suffix, 5> duration_suffixes = {
     {{"min", 60.0}, {"ms", 1e-3}, {"h", 3600.0}, {"d", 86400.0}, {"s", 1.0}}};
 
@@ -286,8 +293,8 @@ RelativeValue parse_relative(std::string_view text)
         value.relative = true;
         all.remove_suffix(1);
     }
-    VALIDATE(read_number(all, value.amount), ConfigError,
-             "'{}' is neither a number nor a share (such as 6e-5 or 0.1x)", text);
+    VALIDATE(read_number(all, value.amount), ConfigError, "'{}' is neither a number nor a share (such as 6e-5 or 0.1x)",
+             text);
     return value;
 }
 

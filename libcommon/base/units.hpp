@@ -12,7 +12,14 @@ namespace plimsoll
 /// "50" steps, "2%", "100M tokens" or "30min": of a run (warmup, decay) or between events (every).
 struct Span
 {
-    enum class Unit { never, steps, percent, tokens, seconds };
+    enum class Unit
+    {
+        never,
+        steps,
+        percent,
+        tokens,
+        seconds
+    };
     Unit unit = Unit::never;
     double amount = 0;
 };

@@ -21,23 +21,35 @@ constexpr auto list = OptionSet::Arity::list;
 /// A key of the design that this version knows by name only; limit_run_config() refuses it.
 void add_planned(OptionSet& options, const std::string& section, const std::string& key, const std::string& help)
 {
-    options.add_custom(section, key, list, "", [](const OptionValue& value) { return value.text; }, help);
+    options.add_custom(
+        section, key, list, "", [](const OptionValue& value) { return value.text; }, help);
 }
 
 void declare_run(OptionSet& options, RunConfig::Run& run)
 {
     options.add_text("run", "name", run.name, "name of the run").value_name("NAME");
-    options.add_path("run", "dir", run.dir, "directory of the run").value_name("DIR")
-        .shown_default("runs/<name> under the working directory").peers({"output-dir", "job.dump-folder", "logging-dir"});
-    options.add_count("run", "seed", run.seed, "initialisation, dropout and data order").flag("seed")
+    options.add_path("run", "dir", run.dir, "directory of the run")
+        .value_name("DIR")
+        .shown_default("runs/<name> under the working directory")
+        .peers({"output-dir", "job.dump-folder", "logging-dir"});
+    options.add_count("run", "seed", run.seed, "initialisation, dropout and data order")
+        .flag("seed")
         .peers({"data-seed", "general.seed"});
     options.add_choice("run", "device", run.device, {"cpu", "cuda"}, "where the model runs").flag("device");
-    options.add_count("run", "threads", run.threads, "threads of a rank").flag("threads")
-        .shown_default("cores / ranks on this node").range(0, 4096);
-    options.add_count("run", "log-every", run.log_every, "distance of table rows").unit("steps").flag("log-every").range(1)
+    options.add_count("run", "threads", run.threads, "threads of a rank")
+        .flag("threads")
+        .shown_default("cores / ranks on this node")
+        .range(0, 4096);
+    options.add_count("run", "log-every", run.log_every, "distance of table rows")
+        .unit("steps")
+        .flag("log-every")
+        .range(1)
         .peers({"log-interval", "steps-per-print", "iteration-step-info-interval", "log-freq", "metrics.log-freq"});
-    options.add_flag("run", "signal-usr1", run.signal_usr1, "USR1 also means: save and stop (mpiexec sends it to survivors)")
-        .flag("signal-usr1").peers({"exit-signal-handler"});
+    options
+        .add_flag("run", "signal-usr1", run.signal_usr1,
+                  "USR1 also means: save and stop (mpiexec sends it to survivors)")
+        .flag("signal-usr1")
+        .peers({"exit-signal-handler"});
     options.on_parsed(
         [&options, &run]
         {
@@ -51,21 +63,25 @@ void declare_run(OptionSet& options, RunConfig::Run& run)
 
 void declare_model(OptionSet& options, RunConfig::Model& model)
 {
-    options.add_custom("model", "name", one, "",
-                       [&model](const OptionValue& value)
-                       {
-                           try
-                           {
-                               return model.name = find_model(value.text, value.directory);
-                           }
-                           catch (const ConfigError&)
-                           {
-                               if (value.use == Use::needed) { throw; }
-                               return model.name = resolve_path(value.text, value.directory);
-                           }
-                       },
-                       "config.json (HF style), a folder with one, or a known name such as gpt2")
-        .flag("model").value_name("MODEL").peers({"model-name-or-path", "model.flavor", "model-config", "hf-model"});
+    options
+        .add_custom(
+            "model", "name", one, "",
+            [&model](const OptionValue& value)
+            {
+                try
+                {
+                    return model.name = find_model(value.text, value.directory);
+                }
+                catch (const ConfigError&)
+                {
+                    if (value.use == Use::needed) { throw; }
+                    return model.name = resolve_path(value.text, value.directory);
+                }
+            },
+            "config.json (HF style), a folder with one, or a known name such as gpt2")
+        .flag("model")
+        .value_name("MODEL")
+        .peers({"model-name-or-path", "model.flavor", "model-config", "hf-model"});
     add_planned(options, "model", "init-from", "start from these weights");
     add_planned(options, "model", "trainable", "tensors that learn");
     for (const char* key : {"rank", "alpha", "dropout", "targets"})
@@ -76,35 +92,55 @@ void declare_model(OptionSet& options, RunConfig::Model& model)
 
 void declare_layout(OptionSet& options, RunConfig::Layout& layout)
 {
-    options.add_custom("layout", "dp", one, "auto",
-                       [&layout](const OptionValue& value)
-                       {
-                           layout.dp = value.text == "auto" ? 0 : parse_count(value.text);
-                           VALIDATE(value.text == "auto" || layout.dp > 0, ConfigError, "{} is too small (at least 1)",
-                                    value.text);
-                           return layout.dp == 0 ? std::string("auto") : std::to_string(layout.dp);
-                       },
-                       "data parallel degree; auto: world / (tp pp cp)")
-        .flag("dp").value_name("N|auto")
-        .peers({"data-parallel-size", "data-parallel-shard-degree", "parallelism.data-parallel-shard-degree", "world-size"});
-    options.add_count("layout", "tp", layout.tp, "tensor parallel degree").flag("tp").range(1)
+    options
+        .add_custom(
+            "layout", "dp", one, "auto",
+            [&layout](const OptionValue& value)
+            {
+                layout.dp = value.text == "auto" ? 0 : parse_count(value.text);
+                VALIDATE(value.text == "auto" || layout.dp > 0, ConfigError, "{} is too small (at least 1)",
+                         value.text);
+                return layout.dp == 0 ? std::string("auto") : std::to_string(layout.dp);
+            },
+            "data parallel degree; auto: world / (tp pp cp)")
+        .flag("dp")
+        .value_name("N|auto")
+        .peers({"data-parallel-size", "data-parallel-shard-degree", "parallelism.data-parallel-shard-degree",
+                "world-size"});
+    options.add_count("layout", "tp", layout.tp, "tensor parallel degree")
+        .flag("tp")
+        .range(1)
         .peers({"tensor-model-parallel-size", "tensor-parallel-degree", "parallelism.tensor-parallel-degree", "tp-size",
                 "autotp-size", "model-parallel-size"});
-    options.add_count("layout", "pp", layout.pp, "pipeline parallel degree").flag("pp").range(1)
-        .peers({"pipeline-model-parallel-size", "pipeline-parallel-degree", "parallelism.pipeline-parallel-degree", "pp-size",
-                "pipe-parallel-size"});
-    options.add_count("layout", "cp", layout.cp, "context parallel degree").flag("cp").range(1)
-        .peers({"context-parallel-size", "context-parallel-degree", "parallelism.context-parallel-degree", "sequence-parallel-size"});
-    options.add_count("layout", "ep", layout.ep, "expert parallel degree").flag("ep").range(1)
+    options.add_count("layout", "pp", layout.pp, "pipeline parallel degree")
+        .flag("pp")
+        .range(1)
+        .peers({"pipeline-model-parallel-size", "pipeline-parallel-degree", "parallelism.pipeline-parallel-degree",
+                "pp-size", "pipe-parallel-size"});
+    options.add_count("layout", "cp", layout.cp, "context parallel degree")
+        .flag("cp")
+        .range(1)
+        .peers({"context-parallel-size", "context-parallel-degree", "parallelism.context-parallel-degree",
+                "sequence-parallel-size"});
+    options.add_count("layout", "ep", layout.ep, "expert parallel degree")
+        .flag("ep")
+        .range(1)
         .peers({"expert-model-parallel-size", "expert-parallel-degree", "parallelism.expert-parallel-degree"});
-    options.add_count("layout", "zero", layout.zero, "ZeRO stage: 0 1 2 3").flag("zero").range(0, 3)
+    options.add_count("layout", "zero", layout.zero, "ZeRO stage: 0 1 2 3")
+        .flag("zero")
+        .range(0, 3)
         .peers({"zero-stage", "zero-level", "stage", "zero-optimization.stage", "zero-optimization"});
-    options.add_count("layout", "micro-batch", layout.micro_batch, "batch of one forward pass on one data-parallel rank")
-        .unit("sequences").flag("micro-batch").range(1)
+    options
+        .add_count("layout", "micro-batch", layout.micro_batch, "batch of one forward pass on one data-parallel rank")
+        .unit("sequences")
+        .flag("micro-batch")
+        .range(1)
         .peers({"micro-batch-size", "train-micro-batch-size-per-gpu", "local-batch-size", "training.local-batch-size",
                 "per-device-train-batch-size"});
     options.add_count("layout", "global-batch", layout.global_batch, "batch of one optimizer step")
-        .unit("sequences").flag("global-batch").range(1)
+        .unit("sequences")
+        .flag("global-batch")
+        .range(1)
         .peers({"global-batch-size", "train-batch-size", "training.global-batch-size", "batch-size"});
 }
 
@@ -122,33 +158,44 @@ DataSource& source_of(RunConfig::Data& data, const std::string& name)
 /// Keys of one source; it exists from the first key that is set.
 void declare_source(OptionSet& options, RunConfig::Data& data, const std::string& section, const std::string& name)
 {
-    options.add_custom(section, "shards", list, "",
-                       [&data, name](const OptionValue& value)
-                       {
-                           std::vector<std::string>& shards = source_of(data, name).shards;
-                           shards = expand_paths(value);
-                           Names words;
-                           for (const std::string& shard : shards) { words.push_back(quote_word(shard)); }
-                           return fmt::format("{}", fmt::join(words, " "));
-                       },
-                       "token shards to learn from; globs expand")
-        .value_name("FILE ...").peers({"data-path", "train-data-path", "dataset-path", "training.dataset-path"});
-    options.add_custom(section, "weight", one, "",
-                       [&data, name](const OptionValue& value)
-                       {
-                           const double weight = parse_number(value.text);
-                           VALIDATE(weight > 0, ConfigError, "{} is too small (more than 0)", value.text);
-                           source_of(data, name).weight = weight;
-                           return number_text(weight);
-                       },
-                       "share of the training tokens").value_name("X").shown_default("1");
+    options
+        .add_custom(
+            section, "shards", list, "",
+            [&data, name](const OptionValue& value)
+            {
+                std::vector<std::string>& shards = source_of(data, name).shards;
+                shards = expand_paths(value);
+                Names words;
+                for (const std::string& shard : shards) { words.push_back(quote_word(shard)); }
+                return fmt::format("{}", fmt::join(words, " "));
+            },
+            "token shards to learn from; globs expand")
+        .value_name("FILE ...")
+        .peers({"data-path", "train-data-path", "dataset-path", "training.dataset-path"});
+    options
+        .add_custom(
+            section, "weight", one, "",
+            [&data, name](const OptionValue& value)
+            {
+                const double weight = parse_number(value.text);
+                VALIDATE(weight > 0, ConfigError, "{} is too small (more than 0)", value.text);
+                source_of(data, name).weight = weight;
+                return number_text(weight);
+            },
+            "share of the training tokens")
+        .value_name("X")
+        .shown_default("1");
 }
 
 void declare_data(OptionSet& options, RunConfig::Data& data)
 {
-    options.add_count("data", "seq-len", data.seq_len, "length of a training sequence").unit("tokens").flag("seq-len")
-        .range(1).no_default()
-        .peers({"seq-length", "sequence-length", "max-seq-len", "training.seq-len", "max-position-embeddings", "max-seq-length"});
+    options.add_count("data", "seq-len", data.seq_len, "length of a training sequence")
+        .unit("tokens")
+        .flag("seq-len")
+        .range(1)
+        .no_default()
+        .peers({"seq-length", "sequence-length", "max-seq-len", "training.seq-len", "max-position-embeddings",
+                "max-seq-length"});
     declare_source(options, data, "data", "");
     options.add_named_sections("data", [&data](OptionSet& set, const std::string& name)
                                { declare_source(set, data, "data." + name, name); });
@@ -158,8 +205,8 @@ void declare_data(OptionSet& options, RunConfig::Data& data)
             for (const DataSource& source : data.sources)
             {
                 const std::string section = source.name.empty() ? "data" : "data." + source.name;
-                VALIDATE(!source.shards.empty(), ConfigError, "[{}] has a weight but no shards. set shards in [{}]", section,
-                         section);
+                VALIDATE(!source.shards.empty(), ConfigError, "[{}] has a weight but no shards. set shards in [{}]",
+                         section, section);
             }
             check_num_sources(data.sources.size());
         });
@@ -167,38 +214,62 @@ void declare_data(OptionSet& options, RunConfig::Data& data)
 
 void declare_train_length(OptionSet& options, RunConfig::Train& train)
 {
-    options.add_count("train", "tokens", train.tokens, "length of the run; or steps, or epochs").unit("tokens")
-        .flag("tokens").range(1).no_default().peers({"train-tokens", "token-budget"});
-    options.add_count("train", "steps", train.steps, "length of the run; or tokens, or epochs").unit("optimizer steps")
-        .flag("steps").range(1).no_default()
+    options.add_count("train", "tokens", train.tokens, "length of the run; or steps, or epochs")
+        .unit("tokens")
+        .flag("tokens")
+        .range(1)
+        .no_default()
+        .peers({"train-tokens", "token-budget"});
+    options.add_count("train", "steps", train.steps, "length of the run; or tokens, or epochs")
+        .unit("optimizer steps")
+        .flag("steps")
+        .range(1)
+        .no_default()
         .peers({"train-iters", "train-steps", "training.steps", "max-steps", "num-train-steps", "num-iterations"});
     options.add_number("train", "epochs", train.epochs, "length of the run; or tokens, or steps")
-        .unit("passes over the data").flag("epochs").range(0).no_default().peers({"num-train-epochs", "num-epochs"});
+        .unit("passes over the data")
+        .flag("epochs")
+        .range(0)
+        .no_default()
+        .peers({"num-train-epochs", "num-epochs"});
 }
 
 void declare_optimizer(OptionSet& options, RunConfig::Train& train)
 {
-    options.add_choice("train", "optimizer", train.optimizer, {"adamw", "adam", "sgd", "muon", "lion"}, "kind of optimizer")
-        .flag("optimizer").peers({"optimizer.name", "optimizer-name"});
-    options.add_custom("train", "betas", list, fmt::format("{} {}", train.beta1, train.beta2),
-                       [&train](const OptionValue& value)
-                       {
-                           VALIDATE(value.words.size() == 2, ConfigError, "'{}' is not two numbers (such as 0.9 0.95)",
-                                    value.text);
-                           const double first = parse_number(value.words[0]);
-                           const double second = parse_number(value.words[1]);
-                           VALIDATE(first >= 0 && first < 1 && second >= 0 && second < 1, ConfigError,
-                                    "'{}' is out of range (each at least 0 and less than 1)", value.text);
-                           train.beta1 = first;
-                           train.beta2 = second;
-                           return fmt::format("{} {}", first, second);
-                       },
-                       "averaging of gradient and squared gradient").flag("betas").value_name("X X");
-    options.add_number("train", "eps", train.eps, "added to the root of the second moment").flag("eps").range(0)
+    options
+        .add_choice("train", "optimizer", train.optimizer, {"adamw", "adam", "sgd", "muon", "lion"},
+                    "kind of optimizer")
+        .flag("optimizer")
+        .peers({"optimizer.name", "optimizer-name"});
+    options
+        .add_custom(
+            "train", "betas", list, fmt::format("{} {}", train.beta1, train.beta2),
+            [&train](const OptionValue& value)
+            {
+                VALIDATE(value.words.size() == 2, ConfigError, "'{}' is not two numbers (such as 0.9 0.95)",
+                         value.text);
+                const double first = parse_number(value.words[0]);
+                const double second = parse_number(value.words[1]);
+                VALIDATE(first >= 0 && first < 1 && second >= 0 && second < 1, ConfigError,
+                         "'{}' is out of range (each at least 0 and less than 1)", value.text);
+                train.beta1 = first;
+                train.beta2 = second;
+                return fmt::format("{} {}", first, second);
+            },
+            "averaging of gradient and squared gradient")
+        .flag("betas")
+        .value_name("X X");
+    options.add_number("train", "eps", train.eps, "added to the root of the second moment")
+        .flag("eps")
+        .range(0)
         .peers({"adam-eps", "optimizer.eps"});
-    options.add_number("train", "weight-decay", train.weight_decay, "decoupled; not on biases and norms").flag("weight-decay")
-        .range(0).peers({"wd"});
-    options.add_number("train", "clip", train.clip, "largest global gradient norm; 0: off").flag("clip").range(0)
+    options.add_number("train", "weight-decay", train.weight_decay, "decoupled; not on biases and norms")
+        .flag("weight-decay")
+        .range(0)
+        .peers({"wd"});
+    options.add_number("train", "clip", train.clip, "largest global gradient norm; 0: off")
+        .flag("clip")
+        .range(0)
         .peers({"clip-grad", "gradient-clipping", "max-norm", "training.max-norm", "grad-clip", "max-grad-norm"});
     for (const char* key : {"tensors", "kind", "lr", "betas", "eps", "weight-decay"})
     {
@@ -217,26 +288,37 @@ void declare_optimizer(OptionSet& options, RunConfig::Train& train)
 
 void declare_schedule(OptionSet& options, RunConfig::Train& train)
 {
-    options.add_number("train", "lr", train.lr, "peak learning rate").flag("lr").range(0).no_default()
+    options.add_number("train", "lr", train.lr, "peak learning rate")
+        .flag("lr")
+        .range(0)
+        .no_default()
         .peers({"learning-rate", "optimizer.lr", "max-lr"});
     const auto min_lr = std::make_shared<RelativeValue>();
-    options.add_custom("train", "min-lr", one, "0",
-                       [min_lr](const OptionValue& value)
-                       {
-                           *min_lr = parse_relative(value.text);
-                           VALIDATE(min_lr->amount >= 0, ConfigError, "{} is too small (at least 0)", value.text);
-                           return number_text(min_lr->amount) + (min_lr->relative ? "x" : "");
-                       },
-                       "learning rate at the end, absolute or a share of lr (0.1x)")
-        .flag("min-lr").value_name("X|0.1x").peers({"lr-min", "min-decay-lr", "lr-scheduler.min-lr-factor", "cooldown-min-lr"});
+    options
+        .add_custom(
+            "train", "min-lr", one, "0",
+            [min_lr](const OptionValue& value)
+            {
+                *min_lr = parse_relative(value.text);
+                VALIDATE(min_lr->amount >= 0, ConfigError, "{} is too small (at least 0)", value.text);
+                return number_text(min_lr->amount) + (min_lr->relative ? "x" : "");
+            },
+            "learning rate at the end, absolute or a share of lr (0.1x)")
+        .flag("min-lr")
+        .value_name("X|0.1x")
+        .peers({"lr-min", "min-decay-lr", "lr-scheduler.min-lr-factor", "cooldown-min-lr"});
     options.on_parsed([min_lr, &train] { train.min_lr = min_lr->of(train.lr); });
     options.add_choice("train", "schedule", train.schedule, {"cosine", "wsd", "constant"}, "shape of the learning rate")
-        .flag("schedule").peers({"lr-decay-style", "lr-scheduler.decay-type", "lr-scheduler-type", "lr-schedule"});
-    options.add_span("train", "warmup", train.warmup, "linear rise of the learning rate").flag("warmup")
+        .flag("schedule")
+        .peers({"lr-decay-style", "lr-scheduler.decay-type", "lr-scheduler-type", "lr-schedule"});
+    options.add_span("train", "warmup", train.warmup, "linear rise of the learning rate")
+        .flag("warmup")
         .peers({"lr-warmup-iters", "lr-warmup-samples", "lr-warmup-fraction", "warmup-num-steps", "lr-warmup-steps",
                 "warmup-steps", "lr-scheduler.warmup-steps", "warmup-iters"});
-    options.add_span("train", "decay", train.decay, "fall at the end (wsd)").flag("decay")
-        .peers({"lr-wsd-decay-iters", "lr-decay-iters", "lr-decay-steps", "cooldown-iters", "lr-scheduler.decay-ratio"});
+    options.add_span("train", "decay", train.decay, "fall at the end (wsd)")
+        .flag("decay")
+        .peers(
+            {"lr-wsd-decay-iters", "lr-decay-iters", "lr-decay-steps", "cooldown-iters", "lr-scheduler.decay-ratio"});
 }
 
 /// none | full | every:N | selective:LIST | auto
@@ -250,16 +332,23 @@ std::string check_recompute(const std::string& text)
 
 void declare_execution(OptionSet& options, RunConfig::Train& train)
 {
-    options.add_choice("train", "precision", train.precision, {"fp64", "fp32", "bf16", "fp16", "fp8"}, "of the arithmetic")
-        .flag("precision").peers({"dtype", "params-dtype", "mixed-precision", "training.mixed-precision-param", "mixed-precision-param"});
-    options.add_custom("train", "recompute", one, train.recompute,
-                       [&train](const OptionValue& value) { return train.recompute = check_recompute(value.text); },
-                       "activations to compute again in backward")
-        .flag("recompute").value_name("POLICY")
+    options
+        .add_choice("train", "precision", train.precision, {"fp64", "fp32", "bf16", "fp16", "fp8"}, "of the arithmetic")
+        .flag("precision")
+        .peers({"dtype", "params-dtype", "mixed-precision", "training.mixed-precision-param", "mixed-precision-param"});
+    options
+        .add_custom(
+            "train", "recompute", one, train.recompute,
+            [&train](const OptionValue& value) { return train.recompute = check_recompute(value.text); },
+            "activations to compute again in backward")
+        .flag("recompute")
+        .value_name("POLICY")
         .peers({"recompute-granularity", "recompute-method", "recompute-activations", "activation-checkpoint.mode",
                 "activation-checkpointing", "recompute-layer", "gradient-checkpointing"});
-    options.add_count("train", "loss-chunks", train.loss_chunks, "parts of the logits that the loss computes one by one")
-        .flag("loss-chunks").shown_default("parts of at most 64 MiB")
+    options
+        .add_count("train", "loss-chunks", train.loss_chunks, "parts of the logits that the loss computes one by one")
+        .flag("loss-chunks")
+        .shown_default("parts of at most 64 MiB")
         .peers({"num-output-chunks", "cross-entropy-chunks"});
 }
 
@@ -269,18 +358,23 @@ void declare_eval(OptionSet& options, RunConfig::Eval& eval)
         .peers({"valid-data-path", "validation-data-path", "validation.dataset-path"});
     options.add_span("eval", "every", eval.every, "distance of validations")
         .peers({"eval-interval", "validation.freq", "val-check-interval", "eval-steps"});
-    options.add_custom("eval", "tokens", one, "all",
-                       [&eval](const OptionValue& value)
-                       {
-                           eval.tokens = value.text == "all" ? -1 : parse_count(value.text);
-                           VALIDATE(value.text == "all" || eval.tokens > 0, ConfigError, "{} is too small (at least 1)",
-                                    value.text);
-                           return eval.tokens < 0 ? std::string("all") : std::to_string(eval.tokens);
-                       },
-                       "tokens of one validation, the same each time")
-        .value_name("N|all").peers({"eval-iters", "validation.steps"});
-    options.add_count("eval", "micro-batch", eval.micro_batch, "batch of one forward pass").unit("sequences")
-        .shown_default("as in [layout]").peers({"eval-micro-batch-size", "eval-batch-size"});
+    options
+        .add_custom(
+            "eval", "tokens", one, "all",
+            [&eval](const OptionValue& value)
+            {
+                eval.tokens = value.text == "all" ? -1 : parse_count(value.text);
+                VALIDATE(value.text == "all" || eval.tokens > 0, ConfigError, "{} is too small (at least 1)",
+                         value.text);
+                return eval.tokens < 0 ? std::string("all") : std::to_string(eval.tokens);
+            },
+            "tokens of one validation, the same each time")
+        .value_name("N|all")
+        .peers({"eval-iters", "validation.steps"});
+    options.add_count("eval", "micro-batch", eval.micro_batch, "batch of one forward pass")
+        .unit("sequences")
+        .shown_default("as in [layout]")
+        .peers({"eval-micro-batch-size", "eval-batch-size"});
     options.add_named_sections("eval",
                                [](OptionSet& set, const std::string& name)
                                {
@@ -295,21 +389,27 @@ void declare_eval(OptionSet& options, RunConfig::Eval& eval)
 void declare_checkpoint(OptionSet& options, RunConfig::Checkpoint& checkpoint)
 {
     options.add_span("checkpoint", "every", checkpoint.every, "distance of saves; the end of the run is always saved")
-        .peers({"save-interval", "checkpoint.interval", "checkpoint-interval", "save-every", "save-steps", "ckpt-interval"});
-    options.add_count("checkpoint", "keep-last", checkpoint.keep_last, "saves to keep; 0: all").flag("keep-last")
+        .peers({"save-interval", "checkpoint.interval", "checkpoint-interval", "save-every", "save-steps",
+                "ckpt-interval"});
+    options.add_count("checkpoint", "keep-last", checkpoint.keep_last, "saves to keep; 0: all")
+        .flag("keep-last")
         .peers({"keep-latest-k", "checkpoint.keep-latest-k", "max-checkpoint-keep", "save-total-limit"});
-    options.add_custom("checkpoint", "resume", one, "auto",
-                       [&checkpoint](const OptionValue& value)
-                       {
-                           const bool word = value.text == "auto" || value.text == "never";
-                           return checkpoint.resume = word ? value.text : resolve_path(value.text, value.directory);
-                       },
-                       "auto: newest step of the run; never: start anew; DIR: full state from elsewhere, while the run has none")
-        .flag("resume").value_name("auto|never|DIR")
-        .peers({"load", "resume-checkpoint-path", "checkpoint.initial-load-path", "initial-load-path", "resume-from-checkpoint",
-                "load-checkpoint"});
-    options.add_choice("checkpoint", "on-save-failure", checkpoint.on_save_failure, {"warn", "stop"},
-                       "what a failed save means")
+    options
+        .add_custom(
+            "checkpoint", "resume", one, "auto",
+            [&checkpoint](const OptionValue& value)
+            {
+                const bool word = value.text == "auto" || value.text == "never";
+                return checkpoint.resume = word ? value.text : resolve_path(value.text, value.directory);
+            },
+            "auto: newest step of the run; never: start anew; DIR: full state from elsewhere, while the run has none")
+        .flag("resume")
+        .value_name("auto|never|DIR")
+        .peers({"load", "resume-checkpoint-path", "checkpoint.initial-load-path", "initial-load-path",
+                "resume-from-checkpoint", "load-checkpoint"});
+    options
+        .add_choice("checkpoint", "on-save-failure", checkpoint.on_save_failure, {"warn", "stop"},
+                    "what a failed save means")
         .flag("on-save-failure");
 }
 
@@ -331,79 +431,6 @@ void declare_run_config(OptionSet& options, RunConfig& config)
         .flag("cluster");
     add_run_config_hints(options);
     limit_run_config(options);
-}
-
-void validate_run_config(const RunConfig& config)
-{
-    Names faults;
-    const RunConfig::Train& train = config.train;
-    const int lengths = (train.tokens > 0 ? 1 : 0) + (train.steps > 0 ? 1 : 0) + (train.epochs > 0 ? 1 : 0);
-    if (lengths == 0) { faults.push_back("the run has no length. set one of tokens, steps, epochs in [train]"); }
-    if (lengths > 1)
-    {
-        Names given;
-        if (train.tokens > 0) { given.push_back(fmt::format("tokens {}", train.tokens)); }
-        if (train.steps > 0) { given.push_back(fmt::format("steps {}", train.steps)); }
-        if (train.epochs > 0) { given.push_back(fmt::format("epochs {}", train.epochs)); }
-        faults.push_back(fmt::format("the run has {} lengths ({}). keep one", lengths, fmt::join(given, ", ")));
-    }
-    if (train.min_lr > train.lr)
-    {
-        faults.push_back(fmt::format("min-lr {} is above lr {}", train.min_lr, train.lr));
-    }
-    const bool in_percent = train.warmup.unit == Span::Unit::percent && train.decay.unit == Span::Unit::percent;
-    if (in_percent && train.warmup.amount + train.decay.amount > 100)
-    {
-        faults.push_back(fmt::format("warmup {}% + decay {}% = {}% of the run (more than all of it)", train.warmup.amount,
-                                     train.decay.amount, train.warmup.amount + train.decay.amount));
-    }
-    const std::int64_t batch = config.layout.global_batch;
-    const std::int64_t part = config.layout.micro_batch * std::max<std::int64_t>(config.layout.dp, 1);
-    if (batch % part != 0)
-    {
-        const std::int64_t below = batch / part * part;
-        faults.push_back(fmt::format("global-batch {} is not a multiple of micro-batch x dp = {} x {} = {}. nearest: {}",
-                                     batch, config.layout.micro_batch, std::max<std::int64_t>(config.layout.dp, 1), part,
-                                     below > 0 && batch - below < below + part - batch ? below : below + part));
-    }
-    if (config.data.sources.empty()) { faults.push_back("there is no training data. set shards in [data.NAME]"); }
-    if (config.eval.every.unit != Span::Unit::never && config.eval.shards.empty())
-    {
-        faults.push_back("eval.every is set, eval.shards is not (nothing to validate on). set shards in [eval]");
-    }
-    VALIDATE(faults.empty(), ConfigError, "{}", fmt::join(faults, "; "));
-}
-
-ResumeRule resume_rule(const std::string& section_dot_key)
-{
-    struct Row
-    {
-        const char* key; ///< a whole key, or a section with its dot
-        ResumeRule rule;
-    };
-    // The first row that fits counts.
-    static constexpr Row rows[] = {
-        {"run.seed", ResumeRule::guarded},
-        {"run.", ResumeRule::free},
-        {"layout.global-batch", ResumeRule::guarded},
-        {"layout.", ResumeRule::free},
-        {"train.optimizer", ResumeRule::guarded},
-        {"train.precision", ResumeRule::guarded},
-        {"train.recompute", ResumeRule::free},
-        {"train.loss-chunks", ResumeRule::free},
-        {"train.", ResumeRule::run_file},
-        {"optimizer.", ResumeRule::run_file},
-        {"eval.", ResumeRule::free},
-        {"checkpoint.", ResumeRule::free},
-        {"cluster.", ResumeRule::free},
-    };
-    for (const Row& row : rows)
-    {
-        const std::string key = row.key;
-        const bool is_section = key.back() == '.';
-        if (is_section ? section_dot_key.rfind(key, 0) == 0 : section_dot_key == key) { return row.rule; }
-    }
-    return ResumeRule::guarded;
 }
 
 }  // namespace plimsoll

@@ -15,8 +15,8 @@ namespace plimsoll
 
 struct DataSource
 {
-    std::string name;                ///< NAME of [data.NAME], empty for [data] shards
-    std::vector<std::string> shards; ///< expanded, sorted, absolute
+    std::string name;                 ///< NAME of [data.NAME], empty for [data] shards
+    std::vector<std::string> shards;  ///< expanded, sorted, absolute
     double weight = 1.0;
 };
 
@@ -25,22 +25,22 @@ struct RunConfig
     struct Run
     {
         std::string name = "run";
-        std::string dir;                ///< default runs/<name> under the working directory; absolute after parsing
+        std::string dir;  ///< default runs/<name> under the working directory; absolute after parsing
         std::uint64_t seed = 1;
-        std::string device = "cpu";     ///< cpu | cuda
-        std::int64_t threads = 0;       ///< per rank; 0: cores of this node / local ranks
-        std::int64_t log_every = 10;    ///< steps between table rows
-        bool signal_usr1 = false;       ///< USR1 also means stop early
+        std::string device = "cpu";   ///< cpu | cuda
+        std::int64_t threads = 0;     ///< per rank; 0: cores of this node / local ranks
+        std::int64_t log_every = 10;  ///< steps between table rows
+        bool signal_usr1 = false;     ///< USR1 also means stop early
     } run;
 
     struct Model
     {
-        std::string name;               ///< resolved path of config.json
+        std::string name;  ///< resolved path of config.json
     } model;
 
     struct Layout
     {
-        std::int64_t dp = 0;            ///< 0: auto = world / (tp pp cp)
+        std::int64_t dp = 0;  ///< 0: auto = world / (tp pp cp)
         std::int64_t tp = 1, pp = 1, cp = 1, ep = 1;
         int zero = 0;
         std::int64_t micro_batch = 1;   ///< sequences
@@ -55,36 +55,36 @@ struct RunConfig
 
     struct Train
     {
-        std::int64_t tokens = 0, steps = 0; ///< exactly one of tokens, steps, epochs is set
+        std::int64_t tokens = 0, steps = 0;  ///< exactly one of tokens, steps, epochs is set
         double epochs = 0;
         std::string optimizer = "adamw";
         double beta1 = 0.9, beta2 = 0.95;
         double eps = 1e-8;
         double weight_decay = 0.1;
-        double clip = 1.0;              ///< global norm; 0: off
+        double clip = 1.0;  ///< global norm; 0: off
         double lr = 0;
-        double min_lr = 0;              ///< absolute, after "0.1x" was resolved
-        std::string schedule = "cosine";///< cosine | wsd | constant
+        double min_lr = 0;                ///< absolute, after "0.1x" was resolved
+        std::string schedule = "cosine";  ///< cosine | wsd | constant
         Span warmup, decay;
-        std::string precision = "fp32"; ///< fp32 | fp64
+        std::string precision = "fp32";  ///< fp32 | fp64
         std::string recompute = "none";
-        std::int64_t loss_chunks = 0;   ///< 0: chosen so that a chunk's logits take at most 64 MiB
+        std::int64_t loss_chunks = 0;  ///< 0: chosen so that a chunk's logits take at most 64 MiB
     } train;
 
     struct Eval
     {
         std::vector<std::string> shards;
         Span every;
-        std::int64_t tokens = -1;       ///< -1: all
-        std::int64_t micro_batch = 0;   ///< 0: as layout.micro_batch
+        std::int64_t tokens = -1;      ///< -1: all
+        std::int64_t micro_batch = 0;  ///< 0: as layout.micro_batch
     } eval;
 
     struct Checkpoint
     {
         Span every;
-        std::int64_t keep_last = 0;     ///< 0: all
-        std::string resume = "auto";    ///< auto | never | DIR
-        std::string on_save_failure = "stop"; ///< warn | stop
+        std::int64_t keep_last = 0;            ///< 0: all
+        std::string resume = "auto";           ///< auto | never | DIR
+        std::string on_save_failure = "stop";  ///< warn | stop
     } checkpoint;
 
     struct Cluster

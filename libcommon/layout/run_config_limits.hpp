@@ -8,8 +8,8 @@
 namespace plimsoll
 {
 
-/// Limits every declared key of the table to its built values; other values are refused by name. May be called again after
-/// more keys were declared.
+/// Limits every declared key of the table to its built values; other values are refused by name. May be called again
+/// after more keys were declared.
 void limit_run_config(OptionSet& options);
 
 /// @throws ConfigError for more training data sources than this version mixes

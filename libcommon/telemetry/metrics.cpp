@@ -47,10 +47,10 @@ void MetricsWriter::write(nlohmann::ordered_json row)
     row["attempt"] = attempt_;
     row["time"] = utc_now();
     name_non_finite(row);
-    const std::string line = (is_torn_ ? "\n" : "") + row.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    const std::string line =
+        (is_torn_ ? "\n" : "") + row.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
     ssize_t put = -1;
-    do
-    {
+    do {
         put = ::write(fd_, line.data(), line.size());
     } while (put < 0 && errno == EINTR);
     const int reason = put < 0 ? errno : ENOSPC;

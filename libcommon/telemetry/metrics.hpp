@@ -20,15 +20,15 @@ class MetricsWriter
     MetricsWriter(const MetricsWriter&) = delete;
     MetricsWriter& operator=(const MetricsWriter&) = delete;
 
-    /// Adds "attempt" and "time" (UTC, ISO 8601); `row` is an object. NaN and Inf become the strings "nan", "inf", "-inf",
-    /// since JSON has none. @throws IoError
+    /// Adds "attempt" and "time" (UTC, ISO 8601); `row` is an object. NaN and Inf become the strings "nan", "inf",
+    /// "-inf", since JSON has none. @throws IoError
     void write(nlohmann::ordered_json row);
 
   private:
     std::string path_;
     int fd_ = -1;
     int attempt_;
-    bool is_torn_ = false; ///< the file ends in the middle of a line
+    bool is_torn_ = false;  ///< the file ends in the middle of a line
 };
 
 /// All whole rows in order; torn or foreign lines are skipped and counted in `num_skipped` when given. @throws IoError

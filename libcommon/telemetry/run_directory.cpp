@@ -43,7 +43,8 @@ Holder read_holder(int fd)
 
 void write_holder(int fd, const std::string& path, const Holder& holder)
 {
-    const std::string text = fmt::format("attempt {} process {} host {}\n", holder.attempt, holder.process, holder.host);
+    const std::string text =
+        fmt::format("attempt {} process {} host {}\n", holder.attempt, holder.process, holder.host);
     const auto size = static_cast<ssize_t>(text.size());
     if (::pwrite(fd, text.data(), text.size(), 0) != size || ::ftruncate(fd, size) != 0)
     {
@@ -74,7 +75,8 @@ RunDirectory::RunDirectory(const std::string& path) : path_(path)
         {
             const int reason = errno;
             VALIDATE(reason != EWOULDBLOCK, UsageError,
-                     "run directory '{}' is in use (process {} on {}). wait for that run, stop it, or choose another run.name",
+                     "run directory '{}' is in use (process {} on {}). wait for that run, stop it, or choose another "
+                     "run.name",
                      path_, holder.process, holder.host.empty() ? "an unknown host" : holder.host);
             VALIDATE(reason == ENOTSUP || reason == ENOSYS || reason == ENOLCK, IoError, "cannot lock '{}' ({})", lock,
                      system_reason(reason));

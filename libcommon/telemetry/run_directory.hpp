@@ -9,8 +9,8 @@
 namespace plimsoll
 {
 
-/// Holds the directory's lock for its lifetime: two runs never write one directory. Of a run with many ranks only rank 0 makes
-/// one. Not thread-safe.
+/// Holds the directory's lock for its lifetime: two runs never write one directory. Of a run with many ranks only
+/// rank 0 makes one. Not thread-safe.
 class RunDirectory
 {
   public:

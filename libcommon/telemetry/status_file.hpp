@@ -11,15 +11,21 @@
 namespace plimsoll
 {
 
-enum class RunState { running, done, stopped, failed };
+enum class RunState
+{
+    running,
+    done,
+    stopped,
+    failed
+};
 
 struct RunStatus
 {
     RunState state = RunState::running;
-    int exit = -1;            ///< -1 while running (null in the file)
-    std::string reason;       ///< "SIGTERM", "--stop-at-step 40", the error's text
-    std::int64_t step = 0;    ///< optimizer steps done
-    std::string hint;         ///< what to do next
+    int exit = -1;          ///< -1 while running (null in the file)
+    std::string reason;     ///< "SIGTERM", "--stop-at-step 40", the error's text
+    std::int64_t step = 0;  ///< optimizer steps done
+    std::string hint;       ///< what to do next
     int attempt = 1;
 };
 

@@ -41,8 +41,9 @@ std::string TrainingTable::format(const TrainingRow& row)
 std::string TrainingTable::format(const ValidationRow& row)
 {
     const double perplexity = std::exp(row.loss);
-    std::string line = fmt::format("{:>8}  val-loss {}   ppl {}", "", fixed(row.loss, 4),
-                                   perplexity < 1e6 ? fmt::format("{:.2f}", perplexity) : fmt::format("{:.2e}", perplexity));
+    std::string line =
+        fmt::format("{:>8}  val-loss {}   ppl {}", "", fixed(row.loss, 4),
+                    perplexity < 1e6 ? fmt::format("{:.2f}", perplexity) : fmt::format("{:.2e}", perplexity));
     if (row.bits_per_byte > 0) { line += fmt::format("   {:.2f} bits/byte", row.bits_per_byte); }
     return line;
 }
@@ -62,7 +63,8 @@ void TrainingTable::validation(const ValidationRow& row) { print(format(row)); }
 
 void TrainingTable::print(const std::string& line)
 {
-    fmt::print(stream_, "{}{}\n", kind_ == StreamKind::log ? time_of_day() + " " : "", line);
+    const std::string whole = (kind_ == StreamKind::log ? time_of_day() + " " : "") + line + "\n";
+    std::fwrite(whole.data(), 1, whole.size(), stream_);
     std::fflush(stream_);
 }
 

@@ -17,22 +17,22 @@ namespace plimsoll
 struct TrainingRow
 {
     std::int64_t step = 0;
-    double loss = 0;               ///< nats per token
+    double loss = 0;  ///< nats per token
     double grad_norm = 0;
     double lr = 0;
     double tokens_per_second = 0;
-    std::int64_t peak_bytes = 0;   ///< allocator peak of the rank with the largest
-    double seconds_left = 0;       ///< < 0: unknown
+    std::int64_t peak_bytes = 0;  ///< allocator peak of the rank with the largest
+    double seconds_left = 0;      ///< < 0: unknown
 };
 
 struct ValidationRow
 {
-    double loss = 0;               ///< nats per token
-    double bits_per_byte = 0;      ///< <= 0: the shards do not know their text bytes
+    double loss = 0;           ///< nats per token
+    double bits_per_byte = 0;  ///< <= 0: the shards do not know their text bytes
 };
 
-/// Prints the header before the first row and again every 50; in a log (no terminal) each row starts with the time of day.
-/// Never a carriage return or colour. Not thread-safe.
+/// Prints the header before the first row and again every 50; in a log (no terminal) each row starts with the time of
+/// day. Never a carriage return or colour. Not thread-safe.
 class TrainingTable
 {
   public:

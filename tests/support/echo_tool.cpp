@@ -27,7 +27,8 @@ void declare(plimsoll::OptionSet& options, Options& o)
     options.add_path("", "out", o.out, "where to write").value_name("DIR");
     options.add_bytes("", "memory-limit", o.limit, "of a rank").range(0);
     options.add_flag("", "dry-run", o.dry_run, "checks everything and ends");
-    options.add_choice("", "fail", o.fail, {"usage", "io", "numeric", "interrupted", "internal", "memory", "standard", "other"},
+    options.add_choice("", "fail", o.fail,
+                       {"usage", "io", "numeric", "interrupted", "internal", "memory", "standard", "other"},
                        "ends with this error");
     plimsoll::declare_run_config(options, o.config);
 }
@@ -88,7 +89,8 @@ int main(int argc, char** argv)
     prepare.sections = {"run"};
     plimsoll::Command inspect = make(o, "inspect", "looks at a directory");
     inspect.run_files = plimsoll::RunFiles::refused;
-    inspect.declare = [&o](plimsoll::OptionSet& options) { options.add_path("", "out", o.out, "where to write").required(); };
+    inspect.declare = [&o](plimsoll::OptionSet& options)
+    { options.add_path("", "out", o.out, "where to write").required(); };
     plimsoll::Positional directory;
     directory.name = "DIR";
     directory.help = "a checkpoint or a directory with latest";

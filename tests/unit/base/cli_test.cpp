@@ -47,15 +47,18 @@ struct Fixture
         options.add_flag("run", "signal-usr1", usr1, "USR1 too").flag("signal-usr1");
         options.add_duration("run", "watchdog", watchdog, "patience").range(1, 1000);
         options.add_texts("run", "tags", tags, "words");
-        options.add_count("layout", "tp", tp, "tensor parallel degree").flag("tp").range(1, 8)
+        options.add_count("layout", "tp", tp, "tensor parallel degree")
+            .flag("tp")
+            .range(1, 8)
             .peers({"tensor-model-parallel-size"});
-        options.add_count("layout", "micro-batch", batch, "batch").flag("micro-batch").built_only({"4", "8"}, "be patient");
+        options.add_count("layout", "micro-batch", batch, "batch")
+            .flag("micro-batch")
+            .built_only({"4", "8"}, "be patient");
         options.add_bytes("layout", "limit", limit, "of a rank").flag("memory-limit");
         options.add_number("train", "lr", lr, "peak learning rate (nats)").flag("lr");
         options.add_span("train", "every", every, "distance");
         options.add_paths("data", "shards", shards, "files");
-        options.add_named_sections("data",
-                                   [this](OptionSet& set, const std::string& source)
+        options.add_named_sections("data", [this](OptionSet& set, const std::string& source)
                                    { set.add_number("data." + source, "weight", weights[source], "share"); });
         options.add_peer_hint("bf16", "--precision bf16");
     }
@@ -99,9 +102,9 @@ TEST(Cli, NothingGivenLeavesTheDefaults)
 TEST(Cli, EveryKindIsRead)
 {
     Fixture f;
-    const Words rest = f.parse({
-        "--tp=2", "in", "--lr", "-1e-3", "--layout.limit", "80GiB", "--dry-run", "--no-signal-usr1", "--train.every", "2%",
-        "--run.tags", "a", "b", "--run.watchdog", "2min", "--device", "cuda", "--run.name", "x y"});
+    const Words rest = f.parse({"--tp=2", "in", "--lr", "-1e-3", "--layout.limit", "80GiB", "--dry-run",
+                                "--no-signal-usr1", "--train.every", "2%", "--run.tags", "a", "b", "--run.watchdog",
+                                "2min", "--device", "cuda", "--run.name", "x y"});
     EXPECT_EQ(rest, Words{"in"});
     EXPECT_EQ(f.tp, 2);
     EXPECT_EQ(f.lr, -1e-3);
@@ -259,7 +262,8 @@ TEST(Cli, UnknownSectionsAndKeysNameTheNearest)
 
 TEST(Cli, WrongValuesSayWhereTheyStand)
 {
-    expect_config_error({"--tp", "two"}, "--tp: 'two' is not a whole number (a count such as 50, 500K or 1.5B is wanted)");
+    expect_config_error({"--tp", "two"},
+                        "--tp: 'two' is not a whole number (a count such as 50, 500K or 1.5B is wanted)");
     expect_config_error({"--tp", "0"}, "--tp: 0 is too small (at least 1)");
     expect_config_error({"--tp", "9"}, "--tp: 9 is too large (at most 8)");
     expect_config_error({"--tp", "-1"}, "--tp: -1 is negative");
@@ -292,8 +296,9 @@ TEST(Cli, WhatIsNotBuiltIsRefusedByName)
     const TempDir dir;
     write(dir / "a.ini", "[layout]\nmicro-batch = 16\n");
     expect_config_error({"--config", dir / "a.ini"},
-                        (dir / "a.ini") + ":2: micro-batch 16 is not available in this version (only micro-batch 4 or 8). "
-                                          "be patient");
+                        (dir / "a.ini") +
+                            ":2: micro-batch 16 is not available in this version (only micro-batch 4 or 8). "
+                            "be patient");
 }
 
 TEST(Cli, RequiredValuesAreNamedWithTheirKey)
@@ -302,8 +307,11 @@ TEST(Cli, RequiredValuesAreNamedWithTheirKey)
     std::string out;
     f.options.add_path("", "out", out, "directory of the shards").required();
     f.parse({});
-    expect_error<ConfigError>([&] { f.options.require({"layout.tp", "train.lr"}); },
-                              "layout.tp is missing (tensor parallel degree). set tp in [layout] of the run file, or --tp");
+    expect_error<ConfigError>(
+        [&] {
+            f.options.require({"layout.tp", "train.lr"});
+        },
+        "layout.tp is missing (tensor parallel degree). set tp in [layout] of the run file, or --tp");
     expect_error<UsageError>([&] { f.options.check_required(); }, "--out is missing (directory of the shards)");
 }
 
@@ -352,22 +360,25 @@ TEST(Cli, PrintConfigShowsValuesAndOrigins)
                                         "watchdog = 300s      # default\n"
                                         "# tags =             # not set\n"
                                         "\n[layout]\n"
-                                        "tp = 3               # " + (dir / "a.ini") + ":2\n"
-                                        "micro-batch = 4      # default\n"
-                                        "limit = 0B           # default\n"
-                                        "\n[train]\n"
-                                        "lr = 0.5             # PLIMSOLL_TRAIN_LR\n"
-                                        "every = never        # default\n"
-                                        "\n[data]\n"
-                                        "# shards =           # not set\n");
+                                        "tp = 3               # " +
+                                            (dir / "a.ini") +
+                                            ":2\n"
+                                            "micro-batch = 4      # default\n"
+                                            "limit = 0B           # default\n"
+                                            "\n[train]\n"
+                                            "lr = 0.5             # PLIMSOLL_TRAIN_LR\n"
+                                            "every = never        # default\n"
+                                            "\n[data]\n"
+                                            "# shards =           # not set\n");
 }
 
 TEST(Cli, SnapshotsReadBackToThemselves)
 {
     const TempDir dir;
     for (const char* name : {"a b.h5", "c$d.h5", "it's.h5"}) { write(dir / name, ""); }
-    write(dir / "a.ini", "[run]\nname = 'a  b # c'\ntags = x 'y z'\n[data]\nshards = *.h5\n[train]\nevery = 100M tokens\n"
-                         "[data.web]\nweight = 0.1\n");
+    write(dir / "a.ini",
+          "[run]\nname = 'a  b # c'\ntags = x 'y z'\n[data]\nshards = *.h5\n[train]\nevery = 100M tokens\n"
+          "[data.web]\nweight = 0.1\n");
     Fixture first;
     first.parse({"--config", dir / "a.ini", "--tp", "2"});
     const std::string snapshot = first.options.snapshot();

@@ -13,7 +13,8 @@ using plimsoll::testing::MemoryStream;
 TEST(Progress, LineShowsShareRateAndTimeLeft)
 {
     MemoryStream out;
-    const Progress progress(out.stream(), StreamKind::log, "shard", ProgressUnit::bytes, 3810000000, [] { return 0.0; });
+    const Progress progress(out.stream(), StreamKind::log, "shard", ProgressUnit::bytes, 3810000000,
+                            [] { return 0.0; });
     EXPECT_EQ(progress.render(2330000000, 10.9, "107 MB/s/thread"),
               "  shard  61 %  ######################..............  2.33 GB  214 MB/s  107 MB/s/thread  0:07 left");
     EXPECT_EQ(progress.render(0, 0, ""), "  shard   0 %  ....................................  0 B  0 B/s");

@@ -89,9 +89,10 @@ TEST(RunFile, VariablesExpandOutsideSingleQuotes)
     EXPECT_EQ(words_of("'$PLIMSOLL_TEST_DIR'"), Words{"$PLIMSOLL_TEST_DIR"});
     EXPECT_EQ(words_of("5$ $/"), (Words{"5$", "$/"}));
     ::unsetenv("PLIMSOLL_TEST_DIR");
-    expect_error<ConfigError>([] { words_of("$PLIMSOLL_TEST_DIR/x"); },
-                              "a.ini:2: variable 'PLIMSOLL_TEST_DIR' is not set. export it, or put the text into single "
-                              "quotes");
+    expect_error<ConfigError>(
+        [] { words_of("$PLIMSOLL_TEST_DIR/x"); },
+        "a.ini:2: variable 'PLIMSOLL_TEST_DIR' is not set. export it, or put the text into single "
+        "quotes");
     expect_error<ConfigError>([] { words_of("${PLIMSOLL_TEST_DIR"); }, "a.ini:2: '${' is not closed. write ${NAME}");
 }
 
@@ -111,13 +112,18 @@ TEST(RunFile, BrokenLinesNameTheirPlace)
         {"[]\n", "a.ini:1: '[]' is not a section. write [name]"},
         {"k = 1\n", "a.ini:1: key 'k' stands before the first section. put it below its [section]"},
         {"[s]\n  k = 1\n", "a.ini:2: indented line continues no value. sections and keys start in the first column"},
-        {"[s]\nk = 1\n\n  2\n", "a.ini:4: indented line continues no value. sections and keys start in the first column"},
-        {"[s]\nk = 1\n  l = 2\n", "a.ini:3: indented line looks like a key ('l = ...'). keys start in the first column"},
+        {"[s]\nk = 1\n\n  2\n",
+         "a.ini:4: indented line continues no value. sections and keys start in the first column"},
+        {"[s]\nk = 1\n  l = 2\n",
+         "a.ini:3: indented line looks like a key ('l = ...'). keys start in the first column"},
         {"[s]\nk = 'a\n", "a.ini:2: quote ' is not closed. close it on the same line"},
         {"[s]\nk = 1\nl = 2\nk = 3\n", "a.ini:4: key 'k' in [s] stands twice (first in line 2). keep one"},
         {"[s]\nk = 1\n[t]\n[s]\nk = 3\n", "a.ini:5: key 'k' in [s] stands twice (first in line 2). keep one"},
     };
-    for (const Row& row : rows) { expect_error<ConfigError>([&] { parse_run_file(row.text, "a.ini", "/"); }, row.message); }
+    for (const Row& row : rows)
+    {
+        expect_error<ConfigError>([&] { parse_run_file(row.text, "a.ini", "/"); }, row.message);
+    }
     expect_error<ConfigError>([] { parse_run_file(std::string("[s]\nk = \0x", 10), "a.ini", "/"); },
                               "a.ini is not a text file (it holds zero bytes)");
 }
@@ -167,9 +173,9 @@ TEST(RunFile, MissingAndCircularFilesAreErrors)
     expect_error<ConfigError>([&] { read_run_file(dir.path()); },
                               "cannot read run file '" + dir.path() + "' (is a directory)");
     write(dir / "a.ini", "include = b.ini\n");
-    expect_error<ConfigError>([&] { read_run_file(dir / "a.ini"); },
-                              (dir / "a.ini") + ":1: cannot read run file '" + (dir / "b.ini") +
-                                  "' (no such file or directory)");
+    expect_error<ConfigError>([&] { read_run_file(dir / "a.ini"); }, (dir / "a.ini") + ":1: cannot read run file '" +
+                                                                         (dir / "b.ini") +
+                                                                         "' (no such file or directory)");
     write(dir / "b.ini", "\ninclude = a.ini\n");
     expect_error<ConfigError>([&] { read_run_file(dir / "a.ini"); },
                               (dir / "a.ini") + ":1: " + (dir / "b.ini") +
@@ -190,7 +196,7 @@ TEST(Suggest, DistanceCountsChangesAndSwaps)
     EXPECT_EQ(edit_distance("", "abc"), 3);
     EXPECT_EQ(edit_distance("micro-bacth", "micro-batch"), 1);
     EXPECT_EQ(edit_distance("micro_batch", "MICRO-batch"), 0);
-    EXPECT_EQ(edit_distance("kitten", "sitting"), 3); // Levenshtein's usual example
+    EXPECT_EQ(edit_distance("kitten", "sitting"), 3);  // Levenshtein's usual example
     EXPECT_EQ(nearest_name("stpes", {"tokens", "steps", "epochs"}), "steps");
     EXPECT_EQ(nearest_name("x", {}), "");
 }

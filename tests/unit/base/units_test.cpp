@@ -14,20 +14,35 @@ TEST(Units, CountsTakeDecimalSuffixes)
         const char* text;
         std::int64_t value;
     };
-    const Row rows[] = {{"0", 0},           {"1", 1},        {"-3", -3},          {"+3", 3},       {"500K", 500000},
-                        {"500k", 500000},   {"1.5K", 1500},  {"1.5B", 1500000000}, {"2T", 2000000000000}, {"1e6", 1000000},
-                        {"1.25e2", 125},    {"100e-2", 1},   {" 7 ", 7},          {"1.0", 1},      {"0.001K", 1},
+    const Row rows[] = {{"0", 0},
+                        {"1", 1},
+                        {"-3", -3},
+                        {"+3", 3},
+                        {"500K", 500000},
+                        {"500k", 500000},
+                        {"1.5K", 1500},
+                        {"1.5B", 1500000000},
+                        {"2T", 2000000000000},
+                        {"1e6", 1000000},
+                        {"1.25e2", 125},
+                        {"100e-2", 1},
+                        {" 7 ", 7},
+                        {"1.0", 1},
+                        {"0.001K", 1},
                         {"9223372036854775807", 9223372036854775807LL}};
     for (const Row& row : rows) { EXPECT_EQ(parse_count(row.text), row.value) << row.text; }
 }
 
 TEST(Units, BrokenCountsAreRefused)
 {
-    for (const char* text : {"", " ", "-", "K", "1.5", "0.0001K", "12x", "1 000", "1,000", "0x10", "1e", "1e99", "nan", "--1",
-                             "9223372036854775808", "9223372036854775807K", "1.2.3", "99999999999999999999999999999999999999"})
+    for (const char* text :
+         {"", " ", "-", "K", "1.5", "0.0001K", "12x", "1 000", "1,000", "0x10", "1e", "1e99", "nan", "--1",
+          "9223372036854775808", "9223372036854775807K", "1.2.3", "99999999999999999999999999999999999999"})
     {
-        expect_error<ConfigError>([&] { parse_count(text); }, fmt::format("'{}' is not a whole number (a count such as 50, "
-                                                                          "500K or 1.5B is wanted)", text));
+        expect_error<ConfigError>([&] { parse_count(text); },
+                                  fmt::format("'{}' is not a whole number (a count such as 50, "
+                                              "500K or 1.5B is wanted)",
+                                              text));
     }
 }
 
@@ -44,7 +59,8 @@ TEST(Units, BytesTakeBothFamilies)
 
 TEST(Units, BytesWithoutUnitNameTheUnits)
 {
-    expect_error<ConfigError>([] { parse_bytes("80"); }, "'80' has no unit (bytes need one). write 80GiB, 80MiB or 80GB");
+    expect_error<ConfigError>([] { parse_bytes("80"); },
+                              "'80' has no unit (bytes need one). write 80GiB, 80MiB or 80GB");
     expect_error<ConfigError>([] { parse_bytes("80G"); },
                               "'80G' is ambiguous (powers of two or of ten). write 80GiB or 80GB");
     expect_error<ConfigError>([] { parse_bytes("GiB"); },
@@ -105,7 +121,8 @@ TEST(Units, SpansKnowFourUnits)
     for (const char* text : {"", "often", "x%", "100M bytes", "tokens", "50 50"})
     {
         expect_error<ConfigError>([&] { parse_span(text); },
-                                  fmt::format("'{}' is not a span (such as 50 steps, 2%, 100M tokens, 30min or never)", text));
+                                  fmt::format("'{}' is not a span (such as 50 steps, 2%, 100M tokens, 30min or never)",
+                                              text));
     }
 }
 
@@ -113,7 +130,8 @@ TEST(Units, RelativeValuesAreSharesOrAmounts)
 {
     EXPECT_DOUBLE_EQ(parse_relative("0.1x").of(6e-4), 6e-5);
     EXPECT_DOUBLE_EQ(parse_relative("6e-5").of(1.0), 6e-5);
-    expect_error<ConfigError>([] { parse_relative("x"); }, "'x' is neither a number nor a share (such as 6e-5 or 0.1x)");
+    expect_error<ConfigError>([] { parse_relative("x"); },
+                              "'x' is neither a number nor a share (such as 6e-5 or 0.1x)");
 }
 
 TEST(Units, BoolsHaveWords)

@@ -150,9 +150,11 @@ TEST(RunConfig, AToolThatMakesTheDataReadsTheSameFile)
     const DemoFiles files;
     std::filesystem::remove_all(files / "kjv");
     std::filesystem::remove_all(files / "jobs/models");
-    expect_error<ConfigError>([&] { Parsed({"--config", files / "jobs/demo.ini", "--model", "gpt2"}); },
-                              (files / "jobs/demo.ini") + ":32: shards: no file matches '" +
-                                  (files / "kjv/validation/*.h5") + "'");
+    expect_error<ConfigError>(
+        [&] {
+            Parsed({"--config", files / "jobs/demo.ini", "--model", "gpt2"});
+        },
+        (files / "jobs/demo.ini") + ":32: shards: no file matches '" + (files / "kjv/validation/*.h5") + "'");
     Parsed shard;
     shard.options.use_sections({"run"});
     EXPECT_NO_THROW(shard.options.parse({"--config", files / "jobs/demo.ini"}));
@@ -176,7 +178,8 @@ TEST(RunConfig, WhatIsNotBuiltIsRefusedByName)
         {{"--precision", "bf16"}, "precision bf16 is not available in this version (only precision fp32 or fp64)"},
         {{"--precision", "fp8"}, "precision fp8 is not available in this version (only precision fp32 or fp64)"},
         {{"--recompute", "every:2"},
-         "recompute every:2 is not available in this version (only recompute none). a smaller micro-batch needs less memory"},
+         "recompute every:2 is not available in this version (only recompute none). a smaller micro-batch needs less "
+         "memory"},
         {{"--optimizer", "muon"}, "optimizer muon is not available in this version (only optimizer adamw)"},
         {{"--model.init-from", "x"}, "init-from in [model] is not available in this version"},
         {{"--model.trainable", "*.norm"}, "trainable in [model] is not available in this version. all tensors learn"},
@@ -188,7 +191,10 @@ TEST(RunConfig, WhatIsNotBuiltIsRefusedByName)
         {{"--data.a.shards", "a.h5", "--data.b.shards", "b.h5"},
          "2 data sources are not available in this version (only one [data.NAME]). shard all text into one folder"},
     };
-    for (const Row& row : rows) { expect_error<ConfigError>([&] { Parsed p(row.arguments); }, row.message); }
+    for (const Row& row : rows)
+    {
+        expect_error<ConfigError>([&] { Parsed p(row.arguments); }, row.message);
+    }
 }
 
 TEST(RunConfig, ValuesOutsideTheDesignAreRefused)
@@ -214,7 +220,10 @@ TEST(RunConfig, ValuesOutsideTheDesignAreRefused)
         {{"--seq-len", "0"}, "--seq-len: 0 is too small (at least 1)"},
         {{"--on-save-failure", "ignore"}, "--on-save-failure: 'ignore' is not one of warn stop. nearest: warn"},
     };
-    for (const Row& row : rows) { expect_error<ConfigError>([&] { Parsed p(row.arguments); }, row.message); }
+    for (const Row& row : rows)
+    {
+        expect_error<ConfigError>([&] { Parsed p(row.arguments); }, row.message);
+    }
 }
 
 TEST(RunConfig, OtherToolkitsWordsAreAnsweredWithOurs)
@@ -264,7 +273,10 @@ TEST(RunConfig, NamesMeanOneThing)
     for (const Option* option : p.options.all())
     {
         EXPECT_TRUE(names.insert(option->name()).second) << option->name();
-        if (!option->flag_name().empty()) { EXPECT_TRUE(names.insert(option->flag_name()).second) << option->flag_name(); }
+        if (!option->flag_name().empty())
+        {
+            EXPECT_TRUE(names.insert(option->flag_name()).second) << option->flag_name();
+        }
         EXPECT_FALSE(option->help_text().empty()) << option->name();
     }
     EXPECT_NO_THROW(p.options.parse({}));
@@ -273,11 +285,45 @@ TEST(RunConfig, NamesMeanOneThing)
 TEST(RunConfig, EveryFlagAndKeyOfTheUserGuideExists)
 {
     Parsed p;
-    for (const char* name : {"tp", "pp", "dp", "zero", "micro-batch", "global-batch", "seq-len", "lr", "min-lr", "steps", "tokens",
-                             "epochs", "seed", "device", "precision", "recompute", "loss-chunks", "warmup", "decay", "schedule",
-                             "clip", "betas", "eps", "weight-decay", "optimizer", "resume", "keep-last", "on-save-failure",
-                             "signal-usr1", "log-every", "model", "cluster", "run.name", "run.dir", "eval.every", "eval.shards",
-                             "checkpoint.every", "data.shards", "data.weight"})
+    for (const char* name : {"tp",
+                             "pp",
+                             "dp",
+                             "zero",
+                             "micro-batch",
+                             "global-batch",
+                             "seq-len",
+                             "lr",
+                             "min-lr",
+                             "steps",
+                             "tokens",
+                             "epochs",
+                             "seed",
+                             "device",
+                             "precision",
+                             "recompute",
+                             "loss-chunks",
+                             "warmup",
+                             "decay",
+                             "schedule",
+                             "clip",
+                             "betas",
+                             "eps",
+                             "weight-decay",
+                             "optimizer",
+                             "resume",
+                             "keep-last",
+                             "on-save-failure",
+                             "signal-usr1",
+                             "log-every",
+                             "model",
+                             "cluster",
+                             "run.name",
+                             "run.dir",
+                             "eval.every",
+                             "eval.shards",
+                             "checkpoint.every",
+                             "data.shards",
+                             "data.weight"})
     {
         EXPECT_NO_THROW(p.options.at(name)) << name;
     }
@@ -307,7 +353,9 @@ TEST(RunConfig, ModelsAreFilesFoldersOrKnownNames)
     {
         const std::string text = error.what();
         EXPECT_EQ(text.find("model 'tiny-2m' is neither a file (looked for '" + (dir / "tiny-2m") +
-                            "') nor a known model ("), 0u) << text;
+                            "') nor a known model ("),
+                  0u)
+            << text;
         EXPECT_NE(text.find("gpt2"), std::string::npos);
         EXPECT_EQ(text.substr(text.size() - 16), "nearest: tiny-1m") << text;
     }
@@ -320,7 +368,8 @@ TEST(RunConfigRules, ALengthIsGivenOnce)
 {
     RunConfig config = valid_config();
     config.train.tokens = 500;
-    expect_error<ConfigError>([&] { validate_run_config(config); }, "the run has 2 lengths (tokens 500, steps 10). keep one");
+    expect_error<ConfigError>([&] { validate_run_config(config); },
+                              "the run has 2 lengths (tokens 500, steps 10). keep one");
     config.train.tokens = 0;
     config.train.steps = 0;
     expect_error<ConfigError>([&] { validate_run_config(config); },
@@ -347,10 +396,11 @@ TEST(RunConfigRules, AllFaultsAreNamedAtOnce)
     config.train.decay = parse_span("50%");
     config.data.sources.clear();
     config.eval.every = parse_span("50");
-    expect_error<ConfigError>([&] { validate_run_config(config); },
-                              "min-lr 0.5 is above lr 0.001; warmup 60% + decay 50% = 110% of the run (more than all of it); "
-                              "there is no training data. set shards in [data.NAME]; eval.every is set, eval.shards is not "
-                              "(nothing to validate on). set shards in [eval]");
+    expect_error<ConfigError>(
+        [&] { validate_run_config(config); },
+        "min-lr 0.5 is above lr 0.001; warmup 60% + decay 50% = 110% of the run (more than all of it); "
+        "there is no training data. set shards in [data.NAME]; eval.every is set, eval.shards is not "
+        "(nothing to validate on). set shards in [eval]");
 }
 
 TEST(ResumeRules, FollowTheKindOfKey)

@@ -33,9 +33,9 @@ TEST(RunDirectory, ASecondRunIsRefusedAndNamesTheFirst)
 {
     const TempDir dir;
     const RunDirectory run(dir / "demo");
-    const std::string message =
-        fmt::format("run directory '{}' is in use (process {} on {}). wait for that run, stop it, or choose another run.name",
-                    dir / "demo", ::getpid(), host_name());
+    const std::string message = fmt::format(
+        "run directory '{}' is in use (process {} on {}). wait for that run, stop it, or choose another run.name",
+        dir / "demo", ::getpid(), host_name());
     expect_error<UsageError>([&] { RunDirectory(dir / "demo"); }, message);
     EXPECT_EQ(run.attempt(), 1);
 }
@@ -47,7 +47,7 @@ TEST(RunDirectory, TheLockDiesWithItsProcess)
     if (child == 0)
     {
         const RunDirectory run(dir / "demo");
-        ::_exit(run.attempt() == 1 ? 0 : 1); // no destructor, as after SIGKILL
+        ::_exit(run.attempt() == 1 ? 0 : 1);  // no destructor, as after SIGKILL
     }
     int state = 0;
     ::waitpid(child, &state, 0);

@@ -32,13 +32,15 @@ TrainingRow row_at(std::int64_t step)
 TEST(TrainingTable, ColumnsLineUp)
 {
     EXPECT_EQ(TrainingTable::header(), "    step      loss      grad        lr       tok/s   peak MiB        left");
-    EXPECT_EQ(TrainingTable::format(row_at(30)), "      30    3.4127     0.871   5.9e-04       4,012      111.6     0:01:04");
+    EXPECT_EQ(TrainingTable::format(row_at(30)),
+              "      30    3.4127     0.871   5.9e-04       4,012      111.6     0:01:04");
     TrainingRow extreme = row_at(12345678);
     extreme.loss = std::nan("");
     extreme.grad_norm = 1.5e12;
     extreme.tokens_per_second = 12345678;
     extreme.seconds_left = -1;
-    EXPECT_EQ(TrainingTable::format(extreme), "12345678       nan  1.50e+12   5.9e-04  12,345,678      111.6           -");
+    EXPECT_EQ(TrainingTable::format(extreme),
+              "12345678       nan  1.50e+12   5.9e-04  12,345,678      111.6           -");
 }
 
 TEST(TrainingTable, ValidationStandsBelowTheLoss)
@@ -60,8 +62,8 @@ TEST(TrainingTable, TheHeaderComesAgainEvery50Rows)
     std::vector<std::size_t> headers;
     for (std::size_t at = text.find("tok/s"); at != std::string::npos; at = text.find("tok/s", at + 1))
     {
-        headers.push_back(static_cast<std::size_t>(
-            std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n')));
+        headers.push_back(
+            static_cast<std::size_t>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n')));
     }
     EXPECT_EQ(headers, (std::vector<std::size_t>{0, 51, 102}));
 }
@@ -73,6 +75,8 @@ TEST(TrainingTable, ALogHasTheTimeOfDayAndNoControlCharacters)
     table.row(row_at(1));
     table.validation(ValidationRow());
     const std::string text = out.text();
-    EXPECT_TRUE(std::regex_search(text, std::regex("^\\d\\d:\\d\\d:\\d\\d     step .*\n\\d\\d:\\d\\d:\\d\\d        1 "))) << text;
+    EXPECT_TRUE(
+        std::regex_search(text, std::regex("^\\d\\d:\\d\\d:\\d\\d     step .*\n\\d\\d:\\d\\d:\\d\\d        1 ")))
+        << text;
     EXPECT_EQ(text.find_first_of("\r\x1b"), std::string::npos);
 }

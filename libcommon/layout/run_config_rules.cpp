@@ -1,0 +1,80 @@
+#include <algorithm>
+
+#include "layout/run_config.hpp"
+
+namespace plimsoll
+{
+
+void validate_run_config(const RunConfig& config)
+{
+    std::vector<std::string> faults;
+    const RunConfig::Train& train = config.train;
+    const int lengths = (train.tokens > 0 ? 1 : 0) + (train.steps > 0 ? 1 : 0) + (train.epochs > 0 ? 1 : 0);
+    if (lengths == 0) { faults.push_back("the run has no length. set one of tokens, steps, epochs in [train]"); }
+    if (lengths > 1)
+    {
+        std::vector<std::string> given;
+        if (train.tokens > 0) { given.push_back(fmt::format("tokens {}", train.tokens)); }
+        if (train.steps > 0) { given.push_back(fmt::format("steps {}", train.steps)); }
+        if (train.epochs > 0) { given.push_back(fmt::format("epochs {}", train.epochs)); }
+        faults.push_back(fmt::format("the run has {} lengths ({}). keep one", lengths, fmt::join(given, ", ")));
+    }
+    if (train.min_lr > train.lr) { faults.push_back(fmt::format("min-lr {} is above lr {}", train.min_lr, train.lr)); }
+    const bool in_percent = train.warmup.unit == Span::Unit::percent && train.decay.unit == Span::Unit::percent;
+    if (in_percent && train.warmup.amount + train.decay.amount > 100)
+    {
+        faults.push_back(fmt::format("warmup {}% + decay {}% = {}% of the run (more than all of it)",
+                                     train.warmup.amount, train.decay.amount,
+                                     train.warmup.amount + train.decay.amount));
+    }
+    const std::int64_t batch = config.layout.global_batch;
+    const std::int64_t part = config.layout.micro_batch * std::max<std::int64_t>(config.layout.dp, 1);
+    if (batch % part != 0)
+    {
+        const std::int64_t below = batch / part * part;
+        faults.push_back(
+            fmt::format("global-batch {} is not a multiple of micro-batch x dp = {} x {} = {}. nearest: {}", batch,
+                        config.layout.micro_batch, std::max<std::int64_t>(config.layout.dp, 1), part,
+                        below > 0 && batch - below < below + part - batch ? below : below + part));
+    }
+    if (config.data.sources.empty()) { faults.push_back("there is no training data. set shards in [data.NAME]"); }
+    if (config.eval.every.unit != Span::Unit::never && config.eval.shards.empty())
+    {
+        faults.push_back("eval.every is set, eval.shards is not (nothing to validate on). set shards in [eval]");
+    }
+    VALIDATE(faults.empty(), ConfigError, "{}", fmt::join(faults, "; "));
+}
+
+ResumeRule resume_rule(const std::string& section_dot_key)
+{
+    struct Row
+    {
+        const char* key;  ///< a whole key, or a section with its dot
+        ResumeRule rule;
+    };
+    // The first row that fits counts.
+    static constexpr Row rows[] = {
+        {"run.seed", ResumeRule::guarded},
+        {"run.", ResumeRule::free},
+        {"layout.global-batch", ResumeRule::guarded},
+        {"layout.", ResumeRule::free},
+        {"train.optimizer", ResumeRule::guarded},
+        {"train.precision", ResumeRule::guarded},
+        {"train.recompute", ResumeRule::free},
+        {"train.loss-chunks", ResumeRule::free},
+        {"train.", ResumeRule::run_file},
+        {"optimizer.", ResumeRule::run_file},
+        {"eval.", ResumeRule::free},
+        {"checkpoint.", ResumeRule::free},
+        {"cluster.", ResumeRule::free},
+    };
+    for (const Row& row : rows)
+    {
+        const std::string key = row.key;
+        const bool is_section = key.back() == '.';
+        if (is_section ? section_dot_key.rfind(key, 0) == 0 : section_dot_key == key) { return row.rule; }
+    }
+    return ResumeRule::guarded;
+}
+
+}  // namespace plimsoll
