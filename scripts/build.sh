@@ -36,7 +36,7 @@ for target in "$@"; do targets+=(--target "$target"); done
 started=$SECONDS
 log=$BUILD/$preset-build.log
 if ! cmake --build "$dir" -j "$JOBS" "${targets[@]}" >"$log" 2>&1 </dev/null; then
-    grep -E -A8 'error|FAILED' "$log" | head -60 >&2 || tail -30 "$log" >&2
+    grep -vE '^\[[0-9]+/[0-9]+\]|^env CCACHE' "$log" | cut -c1-300 | head -60 >&2
     die "the build of preset '$preset' failed (see above and $log)"
 fi
 say "built     $preset in $((SECONDS - started)) s ($(grep -c . "$log") lines of log in $log)"
