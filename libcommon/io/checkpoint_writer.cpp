@@ -26,8 +26,8 @@ using namespace checkpoint;
 namespace
 {
 
-// Blocks under way: one is filled, one is written, one waits.
-constexpr int num_buffers = 3;
+// Blocks under way: one is filled, two are written, one waits.
+constexpr int num_buffers = 4;
 
 using TensorKey = std::pair<CheckpointState, std::string>;
 

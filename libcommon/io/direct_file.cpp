@@ -1,5 +1,7 @@
 #include "io/direct_file.hpp"
 
+#include <sys/mman.h>
+
 #include <cerrno>
 #include <cstdlib>
 #include <utility>
@@ -40,9 +42,13 @@ void AlignedBuffer::Free::operator()(char* pointer) const
 
 AlignedBuffer::AlignedBuffer(std::int64_t bytes)
 {
-    size_ = (bytes + alignment - 1) / alignment * alignment;
-    data_.reset(static_cast<char*>(std::aligned_alloc(static_cast<std::size_t>(alignment), static_cast<std::size_t>(size_))));
+    // Direct transfers pin every page: with 4 KiB pages that took an eighth of the time of a save.
+    constexpr std::int64_t huge_page = std::int64_t{2} << 20;
+    const std::int64_t unit = bytes >= huge_page ? huge_page : alignment;
+    size_ = (bytes + unit - 1) / unit * unit;
+    data_.reset(static_cast<char*>(std::aligned_alloc(static_cast<std::size_t>(unit), static_cast<std::size_t>(size_))));
     if (size_ > 0 && !data_) { throw OutOfMemory(fmt::format("cannot allocate {} bytes for a file buffer", size_)); }
+    if (unit == huge_page) { ::madvise(data_.get(), static_cast<std::size_t>(size_), MADV_HUGEPAGE); }
 }
 
 DirectFile::DirectFile(const std::string& path, File::Mode mode, Policy policy) : buffered_(path, mode)
@@ -74,7 +80,7 @@ WriteQueue::WriteQueue(DirectFile& file, int num_buffers, std::int64_t buffer_by
     : file_(file), buffer_bytes_(buffer_bytes), unmade_(num_buffers)
 {
     EXPECT(num_buffers > 0 && buffer_bytes > 0);
-    thread_ = std::thread([this] { work(); });
+    for (int k = 0; k < 2; ++k) { threads_.emplace_back([this] { work(); }); }
 }
 
 WriteQueue::~WriteQueue()
@@ -85,7 +91,7 @@ WriteQueue::~WriteQueue()
         jobs_.clear();  // without drain() nobody wants them
     }
     changed_.notify_all();
-    thread_.join();
+    for (std::thread& thread : threads_) { thread.join(); }
 }
 
 void WriteQueue::work()

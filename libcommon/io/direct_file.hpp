@@ -58,8 +58,8 @@ class DirectFile
     std::optional<File> direct_;
 };
 
-/// Writes buffers to a DirectFile on a thread of its own. One control thread calls acquire(), submit() and drain(); an error
-/// of the background thread comes out of the next of these calls.
+/// Writes buffers to a DirectFile on two threads of its own (a disk wants more than one request at a time). One control
+/// thread calls acquire(), submit() and drain(); an error of a background thread comes out of the next of these calls.
 class WriteQueue
 {
   public:
@@ -74,7 +74,7 @@ class WriteQueue
     void submit(AlignedBuffer buffer, std::int64_t bytes, std::int64_t offset);
     /// Gives a buffer back unwritten.
     void release(AlignedBuffer buffer);
-    /// Waits until all is written (not synced). @throws what the background thread met
+    /// Waits until all is written (not synced). @throws what a background thread met
     void drain();
 
   private:
@@ -97,7 +97,7 @@ class WriteQueue
     int in_flight_ = 0;
     bool stop_ = false;
     std::exception_ptr error_;
-    std::thread thread_;
+    std::vector<std::thread> threads_;
 };
 
 }  // namespace plimsoll
