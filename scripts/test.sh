@@ -36,6 +36,7 @@ build_and_test()
 if run_stage deps "$SOURCE_DIR/scripts/deps.sh" demo test; then
     labels=()
     build_and_test ci all all_verify_interface_header_sets
+    run_stage install-ci env PRESET=ci PREFIX="$BUILD/install" "$SOURCE_DIR/scripts/install.sh"
     labels=(-L '^unit$')
     run_stage build-clang "$SOURCE_DIR/scripts/build.sh" clang
     build_and_test asan
