@@ -70,30 +70,49 @@ std::string common_rows(const Command& command)
     return rows;
 }
 
+std::string command_rows(const ToolSpec& tool)
+{
+    std::string rows;
+    for (const Command& command : tool.commands)
+    {
+        if (!command.name.empty()) { rows += two_columns(command.name, command.summary, column, width); }
+    }
+    return rows.empty() ? ""
+                        : "\ncommands\n" + rows + "\n" + tool.name + " COMMAND --help shows a command's options.\n";
+}
+
+/// A long command line goes on behind a backslash, so that it can still be pasted into a shell.
+std::string example_rows(const std::string& example)
+{
+    if (example.size() + 2 <= width) { return "  " + example + "\n"; }
+    std::string rows = wrap_text(example, 6, width - 2).substr(4);
+    for (std::size_t at = rows.find('\n'); at + 1 < rows.size(); at = rows.find('\n', at + 3))
+    {
+        rows.insert(at, " \\");
+    }
+    return rows;
+}
+
 void print_command_help(const ToolSpec& tool, const Command& command, const OptionSet& options)
 {
-    std::string text = tool.name + (command.name.empty() ? "" : " " + command.name) + ": " +
-                       (command.summary.empty() ? tool.summary : command.summary) + "\n" + usage_line(tool, command);
+    const std::string title = tool.name + (command.name.empty() ? "" : " " + command.name) + ": " +
+                              (command.summary.empty() ? tool.summary : command.summary);
+    std::string text = wrap_text(title, 0, width) + usage_line(tool, command);
     if (!command.positionals.empty()) { text += "\n"; }
     for (const Positional& positional : command.positionals)
     {
         text += two_columns(positional.name, positional.help, column, width);
     }
     text += options.help(command.sections) + common_rows(command);
+    if (command.name.empty()) { text += command_rows(tool); }
     if (!command.examples.empty()) { text += "\nexamples\n"; }
-    for (const std::string& example : command.examples) { text += "  " + example + "\n"; }
+    for (const std::string& example : command.examples) { text += example_rows(example); }
     print(stdout, text);
 }
 
 void print_tool_help(const ToolSpec& tool)
 {
-    std::string text = tool.name + ": " + tool.summary + "\nusage: " + tool.name + " COMMAND ...\n\ncommands\n";
-    for (const Command& command : tool.commands)
-    {
-        if (!command.name.empty()) { text += two_columns(command.name, command.summary, column, width); }
-    }
-    text += "\n" + tool.name + " COMMAND --help shows a command's options.\n";
-    print(stdout, text);
+    print(stdout, tool.name + ": " + tool.summary + "\nusage: " + tool.name + " COMMAND ...\n" + command_rows(tool));
 }
 
 /// Takes the command's name off the arguments; nullptr when there is none to take and no unnamed command.

@@ -12,12 +12,13 @@ TOOLS = sorted(path.name.removeprefix("plimsoll-") for path in Path(os.environ.g
 
 
 def commands_of(run, tool):
-    """The tool's sub-commands, or one empty list for a tool without."""
+    """The first words of each use: [] for a use without sub-command."""
     text = run(tool, "--help").stdout
-    if "\ncommands\n" not in text:
-        return [[]]
-    block = text.split("\ncommands\n")[1].split("\n\n")[0]
-    return [[line.split()[0]] for line in block.splitlines() if re.match(r"  \S", line)]
+    found = [] if "usage: plimsoll-" + tool + " COMMAND" in text else [[]]
+    if "\ncommands\n" in text:
+        block = text.split("\ncommands\n")[1].split("\n\n")[0]
+        found += [[line.split()[0]] for line in block.splitlines() if re.match(r"  \S", line)]
+    return found
 
 
 def test_there_are_tools():
