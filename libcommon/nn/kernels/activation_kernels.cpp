@@ -24,9 +24,9 @@ PLIMSOLL_INLINE GateAndSlope<T> gelu_tanh(T x)
     constexpr T two_root_two_over_pi = T(1.5957691216057308);
     constexpr T cubic = T(0.044715);
     const T square = x * x;
-    const T gate = vector_sigmoid(two_root_two_over_pi * x * (T(1) + cubic * square));
+    const Sigmoid<T> gate = vector_sigmoid(two_root_two_over_pi * x * (T(1) + cubic * square));
     const T inner_slope = two_root_two_over_pi * (T(1) + T(3) * cubic * square);
-    return {gate, gate + x * gate * (T(1) - gate) * inner_slope};
+    return {gate.value, gate.value + x * gate.value * gate.complement * inner_slope};
 }
 
 constexpr double inverse_root_two_pi = 0.3989422804014327;
@@ -106,7 +106,7 @@ PLIMSOLL_INLINE void swiglu_out(const T* pre, T* out, std::int64_t ffn)
     const T* gate = pre;
     const T* up = pre + ffn;
 #pragma omp simd
-    for (std::int64_t i = 0; i < ffn; ++i) { out[i] = gate[i] * vector_sigmoid(gate[i]) * up[i]; }
+    for (std::int64_t i = 0; i < ffn; ++i) { out[i] = gate[i] * vector_sigmoid(gate[i]).value * up[i]; }
 }
 
 template<class T>
@@ -120,9 +120,9 @@ PLIMSOLL_INLINE void swiglu_gradient(T* pre, T* gradient, std::int64_t ffn)
         const T g = gate[i];
         const T u = up[i];
         const T d = gradient[i];
-        const T s = vector_sigmoid(g);
-        const T silu = g * s;
-        gate[i] = d * u * (s + silu * (T(1) - s));
+        const Sigmoid<T> s = vector_sigmoid(g);
+        const T silu = g * s.value;
+        gate[i] = d * u * (s.value + silu * s.complement);
         up[i] = d * silu;
         gradient[i] = silu * u;
     }

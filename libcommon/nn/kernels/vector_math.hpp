@@ -22,12 +22,13 @@
 namespace plimsoll::nn::kernels
 {
 
-/// exp(x), within 2 ulp; 0 below the smallest normal number; x is clamped where the result would overflow; NaN stays.
+/// exp(x), within 2 ulp; 0 below the smallest normal number; above 87 (708) exp(87): neither it nor 1 / (1 + it) leaves the
+/// normal numbers; NaN stays.
 /// Cody-Waite reduction to |r| <= ln(2)/2, Taylor polynomial (its remainder is below half an ulp), scaling by 2^n.
 PLIMSOLL_INLINE float vector_exp(float x)
 {
     constexpr float low = -87.33654f;
-    constexpr float high = 88.37626f;
+    constexpr float high = 87.0f;
     constexpr float shift = 12582912.0f; // 1.5 * 2^23: the sum's low bits are the rounded integer
     const float clamped = x < low ? low : (x > high ? high : x);
     const float shifted = clamped * 1.44269504f + shift;
@@ -49,7 +50,7 @@ PLIMSOLL_INLINE float vector_exp(float x)
 PLIMSOLL_INLINE double vector_exp(double x)
 {
     constexpr double low = -708.3964185322641;
-    constexpr double high = 709.4361393;
+    constexpr double high = 708.0;
     constexpr double shift = 6755399441055744.0; // 1.5 * 2^52
     const double clamped = x < low ? low : (x > high ? high : x);
     const double shifted = clamped * 1.4426950408889634 + shift;
@@ -74,11 +75,20 @@ PLIMSOLL_INLINE double vector_exp(double x)
     return x < low ? 0.0 : p * scale;
 }
 
+template<class T>
+struct Sigmoid
+{
+    T value;
+    T complement; ///< 1 - value, without its cancellation
+};
+
 /// 1 / (1 + exp(-x))
 template<class T>
-PLIMSOLL_INLINE T vector_sigmoid(T x)
+PLIMSOLL_INLINE Sigmoid<T> vector_sigmoid(T x)
 {
-    return T(1) / (T(1) + vector_exp(-x));
+    const T e = vector_exp(-x);
+    const T value = T(1) / (T(1) + e);
+    return {value, e * value};
 }
 
 }  // namespace plimsoll::nn::kernels
