@@ -19,7 +19,7 @@ fi
 [ -z "${WITH_CUDA:-}" ] || settings+=("-DWITH_CUDA=$WITH_CUDA")
 [ -z "${CUDA_ARCH:-}" ] || settings+=("-DCMAKE_CUDA_ARCHITECTURES=$CUDA_ARCH")
 case $preset in
-clang | asan | tsan) unset CC CXX ;;  # these presets name their compiler
+clang | asan | tsan) unset CXX ;;  # these presets name their compiler
 *) [ -z "${CXX:-}" ] || settings+=("-DCMAKE_CXX_COMPILER=$CXX") ;;
 esac
 
