@@ -8,10 +8,7 @@ pip_install()
     local venv=$1
     shift
     local from=()
-    if [ -n "${WHEELS:-}" ]; then
-        [ -d "$WHEELS" ] || die "WHEELS=$WHEELS is no folder"
-        from=(--no-index --find-links "$WHEELS")
-    fi
+    [ -z "${WHEELS:-}" ] || from=(--no-index --find-links "$WHEELS")
     "$venv/bin/python" -m pip --quiet --no-input --disable-pip-version-check install --no-cache-dir "${from[@]}" "$@" \
         </dev/null || die "pip could not install $* into $venv (see above). to install offline: WHEELS=DIR with these wheels"
 }
@@ -40,6 +37,7 @@ ensure_venv()
     if is_complete "$venv" "$requirements" "$dependencies"; then
         say "  found    $(printf '%-30s' "$name") $venv"
     else
+        [ -z "${WHEELS:-}" ] || [ -d "$WHEELS" ] || die "WHEELS=$WHEELS is no folder"
         say "install   $name: $(pinned "$requirements" | tr '\n' ' ')into $venv"
         [ "$dependencies" = with-dependencies ] || flags=(--no-deps)
         rm -rf "$venv"
