@@ -35,7 +35,7 @@ last_step()
 }
 
 say "1 text: the King James Bible, a document for each chapter"
-"$source_dir/datasets/fetch_kjv.sh" "$run/kjv.jsonl"
+"$source_dir/datasets/fetch_kjv.sh" "$run"
 documents=$(wc -l <"$run/kjv.jsonl")
 bytes=$(wc -c <"$run/kjv.jsonl")
 echo "$documents documents, $bytes bytes"

@@ -28,6 +28,9 @@ class PhaseClock
     std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
+/// "nan", "inf" or "-inf": the sign of a NaN says nothing.
+std::string not_finite_text(double value) { return std::isnan(value) ? "nan" : fmt::format("{}", value); }
+
 /// What all ranks agree on in a step: sums ride together, so that a step has one small reduction.
 struct Agreement
 {
@@ -181,10 +184,10 @@ StepResult TrainStep::run(std::int64_t step, std::int64_t consumed, std::int64_t
     result.grad_norm = std::sqrt(squares) * to_mean;
     VALIDATE(std::isfinite(result.sums.loss), NumericError,
              "loss is {} at step {} (lr {:.3g}). lower lr, raise warmup, or look at the data of samples {} to {}",
-             result.loss(), step, result.lr, consumed, consumed + settings_.global_batch - 1);
+             not_finite_text(result.loss()), step, result.lr, consumed, consumed + settings_.global_batch - 1);
     VALIDATE(std::isfinite(result.grad_norm), NumericError,
-             "gradient norm is {} at step {} (loss {:.4f}, lr {:.3g}). lower lr or raise warmup", result.grad_norm, step,
-             result.loss(), result.lr);
+             "gradient norm is {} at step {} (loss {:.4f}, lr {:.3g}). lower lr or raise warmup",
+             not_finite_text(result.grad_norm), step, result.loss(), result.lr);
     result.updated = result.sums.count > 0;
     if (result.updated)
     {

@@ -50,12 +50,16 @@ def source_dir():
     return Path(os.environ.get("PLIMSOLL_SOURCE_DIR", Path(__file__).resolve().parents[2]))
 
 
+def run_tool(tools, cwd, tool, *args, env=None, timeout=60, stdin=None):
+    command = [str(tools / f"plimsoll-{tool}"), *map(str, args)]
+    done = subprocess.run(command, env=tool_environment(env), cwd=cwd, timeout=timeout, input=stdin, capture_output=True,
+                          text=True, check=False)
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
 @pytest.fixture
 def run(tools, tmp_path):
-    def call(tool, *args, env=None, cwd=None, timeout=60, stdin=None):
-        command = [str(tools / f"plimsoll-{tool}"), *map(str, args)]
-        done = subprocess.run(command, env=tool_environment(env), cwd=cwd or tmp_path, timeout=timeout, input=stdin,
-                              capture_output=True, text=True, check=False)
-        return Result(done.returncode, done.stdout, done.stderr)
+    def call(tool, *args, cwd=None, **options):
+        return run_tool(tools, cwd or tmp_path, tool, *args, **options)
 
     return call

@@ -1,0 +1,443 @@
+"""plimsoll-train as a user runs it: a run to its end, stops, kills and resumes, validation, refusals."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import h5py
+import pytest
+from conftest import run_tool, tool_environment
+
+MODEL = {
+    "model_type": "llama", "vocab_size": 257, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
+    "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": False,
+}
+
+RUN_FILE = """
+[run]
+name = small
+dir = {root}/run
+seed = 3
+threads = 1
+log-every = 5
+[model]
+name = {root}/model.json
+[layout]
+micro-batch = 2
+global-batch = 4
+[data]
+seq-len = 32
+[data.words]
+shards = {root}/tokens/*.h5
+[train]
+steps = 20
+lr = 3e-3
+schedule = wsd
+warmup = 4
+decay = 20%
+[eval]
+shards = {root}/tokens/validation/*.h5
+every = 8
+tokens = 500
+[checkpoint]
+every = 6
+keep-last = 2
+"""
+
+
+@pytest.fixture(scope="module")
+def corpus(tools, tmp_path_factory):
+    root = tmp_path_factory.mktemp("corpus")
+    lines = [{"text": f"line {i} says that {i * 7 % 13} is not {i % 5}, and goes on " * 3} for i in range(120)]
+    (root / "words.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = run_tool(tools, root, "shard", "--input", root / "words.jsonl", "--tokenizer", "bytes", "--out",
+                    root / "tokens", "--validation", "10%")
+    assert done.rc == 0, done.stderr
+    return root
+
+
+@pytest.fixture
+def make_run(corpus, tmp_path):
+    """A directory with model, data and run file; edits replace lines of the run file."""
+
+    def make(name="a", **edits):
+        root = tmp_path / name
+        root.mkdir()
+        (root / "tokens").symlink_to(corpus / "tokens")
+        (root / "model.json").write_text(json.dumps(MODEL))
+        text = RUN_FILE.format(root=root)
+        for old, new in edits.get("replace", {}).items():
+            assert old in text
+            text = text.replace(old, new)
+        (root / "run.ini").write_text(text + edits.get("append", ""))
+        return root
+
+    return make
+
+
+def metrics(root):
+    rows = [json.loads(line) for line in (root / "run" / "metrics.jsonl").read_text().splitlines()]
+    return rows
+
+
+def losses(root):
+    """Loss of each step; of several attempts the last row counts."""
+    return {row["step"]: row["loss"] for row in metrics(root) if "loss" in row}
+
+
+def status(root):
+    return json.loads((root / "run" / "status.json").read_text())
+
+
+def weights(root, step):
+    """All tensors of all states of a committed step, by name."""
+    out = {}
+    for path in sorted((root / "run" / "ckpt" / f"step_{step:08d}").glob("shard_*.h5")):
+        with h5py.File(path) as file:
+            def visit(name, item):
+                if isinstance(item, h5py.Dataset) and name.split("/")[0] in ("model", "optim") and item.ndim > 0 \
+                        and item.dtype.kind == "f":
+                    out[name] = item[()].tobytes()
+            file.visititems(visit)
+    assert out
+    return out
+
+
+def train(run, root, *args, **kwargs):
+    return run("train", "--config", root / "run.ini", *args, **kwargs)
+
+
+def start(tools, root, *args):
+    return subprocess.Popen([str(tools / "plimsoll-train"), "--config", str(root / "run.ini"), *args],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=tool_environment())
+
+
+def wait_for_step(root, step, process):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            if max(losses(root), default=0) >= step:
+                return
+        except (FileNotFoundError, json.JSONDecodeError):
+            pass
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    raise AssertionError(f"step {step} did not come")
+
+
+@pytest.fixture(scope="module")
+def reference(tools, corpus, tmp_path_factory):
+    """An undisturbed run of 20 steps."""
+    root = tmp_path_factory.mktemp("reference")
+    (root / "tokens").symlink_to(corpus / "tokens")
+    (root / "model.json").write_text(json.dumps(MODEL))
+    (root / "run.ini").write_text(RUN_FILE.format(root=root))
+    done = run_tool(tools, root, "train", "--config", root / "run.ini")
+    assert done.rc == 0, done.stderr
+    return root
+
+
+def test_a_run_to_its_end(run, reference):
+    rows = metrics(reference)
+    steps = [row for row in rows if "loss" in row]
+    assert [row["step"] for row in steps] == list(range(1, 21))
+    first = steps[0]
+    for key in ("grad_norm", "lr", "tokens_per_second", "consumed_tokens", "peak_bytes", "valid_tokens", "attempt"):
+        assert first[key] > 0, key
+    assert set(first["phase_seconds"]) == {"data", "forward", "backward", "reduce", "optimizer"}
+    assert first["consumed_tokens"] == 4 * 32
+    assert first["lr"] == pytest.approx(3e-3 / 4)
+    assert steps[-1]["loss"] < steps[0]["loss"] - 0.5
+    evaluations = [row for row in rows if "val_loss" in row]
+    assert [row["step"] for row in evaluations] == [8, 16, 20]
+    assert evaluations[0]["val_tokens"] == 500
+    assert evaluations[0]["bits_per_byte"] == pytest.approx(evaluations[0]["val_loss"] / 0.6931471805599453, rel=0.02)
+    assert sorted(p.name for p in (reference / "run" / "ckpt").glob("step_*")) == ["step_00000018", "step_00000020"]
+    assert (reference / "run" / "ckpt" / "latest").read_text().strip() == "step_00000020"
+    assert status(reference)["state"] == "done" and status(reference)["exit"] == 0 and status(reference)["step"] == 20
+
+
+def test_a_finished_run_says_so_and_succeeds(run, reference):
+    before = (reference / "run" / "ckpt" / "step_00000020" / "COMMIT").read_bytes()
+    done = train(run, reference)
+    assert done.rc == 0
+    assert "the run was finished already (20 steps)" in done.stderr
+    assert (reference / "run" / "ckpt" / "step_00000020" / "COMMIT").read_bytes() == before
+
+
+def test_json_result_is_the_only_thing_on_stdout(run, make_run):
+    root = make_run()
+    done = train(run, root, "--steps", "6", "--json")
+    assert done.rc == 0
+    result = json.loads(done.stdout)
+    assert result["schema"] == 1 and result["step"] == 6 and result["exit"] == 0
+    assert result["loss"] == losses(root)[6]
+
+
+def test_stopping_and_going_on_changes_no_bit(run, make_run, reference):
+    root = make_run()
+    for stop in (7, 13):
+        done = train(run, root, "--stop-at-step", str(stop))
+        assert done.rc == 75, done.stderr
+        assert f"(--stop-at-step {stop}). start again with the same command to continue" in done.stderr
+        assert status(root)["state"] == "stopped" and status(root)["step"] == stop
+    done = train(run, root)
+    assert done.rc == 0
+    assert "resume     ckpt/step_00000013: 13 steps" in done.stderr
+    assert losses(root) == losses(reference)
+    assert weights(root, 20) == weights(reference, 20)
+    assert {row["attempt"] for row in metrics(root)} == {1, 2, 3}
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR2", "SIGUSR1"])
+def test_signals_finish_the_step_save_and_exit_75(tools, run, make_run, reference, name):
+    root = make_run()
+    arguments = ["--run.signal-usr1"] if name == "SIGUSR1" else []
+    process = start(tools, root, "--checkpoint.every", "1000", *arguments)
+    wait_for_step(root, 3, process)
+    process.send_signal(getattr(signal, name))
+    _, stderr = process.communicate(timeout=60)
+    if process.returncode == 0:
+        pytest.skip("the run was over before the signal came")
+    assert process.returncode == 75, stderr
+    assert f"({name})" in stderr
+    stopped = status(root)
+    assert stopped["state"] == "stopped" and stopped["reason"] == name and stopped["exit"] == 75
+    assert (root / "run" / "ckpt" / f"step_{stopped['step']:08d}" / "COMMIT").exists()
+    assert train(run, root).rc == 0
+    assert losses(root) == losses(reference)
+
+
+def test_a_killed_run_goes_on_as_if_nothing_had_happened(tools, run, make_run, reference):
+    root = make_run()
+    process = start(tools, root)
+    wait_for_step(root, 9, process)
+    process.kill()
+    process.communicate()
+    assert status(root)["state"] == "running"
+    done = train(run, root)
+    assert done.rc == 0, done.stderr
+    assert losses(root) == losses(reference)
+    assert weights(root, 20) == weights(reference, 20)
+
+
+def test_validation_changes_no_bit_of_training(run, make_run, reference):
+    root = make_run(replace={"every = 8": "every = never"})
+    assert train(run, root).rc == 0
+    assert losses(root) == losses(reference)
+    assert weights(root, 20) == weights(reference, 20)
+
+
+def test_accumulation_gives_the_same_loss(run, make_run, reference):
+    root = make_run()
+    assert train(run, root, "--micro-batch", "4").rc == 0
+    for step, loss in losses(reference).items():
+        assert losses(root)[step] == pytest.approx(loss, rel=1e-5)  # decision 22, fp32
+
+
+def test_fp64_and_gpt2_run_too(run, make_run):
+    root = make_run(replace={"steps = 20": "steps = 6\nprecision = fp64"})
+    gpt2 = {"model_type": "gpt2", "vocab_size": 257, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64,
+            "resid_pdrop": 0.1}
+    (root / "model.json").write_text(json.dumps(gpt2))
+    done = train(run, root)
+    assert done.rc == 0, done.stderr
+    assert len(losses(root)) == 6
+    assert "note       " in done.stderr  # dropout is not applied, and that is said
+
+
+def test_a_dry_run_writes_nothing(run, make_run):
+    root = make_run()
+    done = train(run, root, "--dry-run")
+    assert done.rc == 0
+    assert "dry run    ok: nothing was started or written" in done.stderr
+    assert not (root / "run").exists()
+
+
+def test_diverging_ends_with_93(run, make_run):
+    root = make_run(replace={"lr = 3e-3": "lr = 1e30", "warmup = 4": "warmup = 1"})
+    done = train(run, root)
+    assert done.rc == 93
+    assert "plimsoll-train: " in done.stderr and " is nan at step " in done.stderr
+    assert status(root)["state"] == "failed" and status(root)["exit"] == 93
+
+
+def test_free_changes_are_printed(run, make_run):
+    root = make_run()
+    assert train(run, root, "--stop-at-step", "6").rc == 75
+    done = train(run, root, "--lr", "1e-3", "--stop-at-step", "8")
+    assert done.rc == 75
+    assert "changed    train.lr: 0.003 -> 0.001" in done.stderr
+    assert [row["lr"] for row in metrics(root) if row.get("step") == 8 and "lr" in row] == [1e-3]
+    assert (root / "run" / "run.ini.1").exists()
+
+
+@pytest.mark.parametrize("option, value, key", [
+    ("--seed", "4", "run.seed"), ("--global-batch", "8", "layout.global-batch"), ("--seq-len", "16", "data.seq-len"),
+])
+def test_guarded_changes_are_refused_unless_allowed(run, make_run, option, value, key):
+    root = make_run()
+    assert train(run, root, "--stop-at-step", "6").rc == 75
+    done = train(run, root, option, value)
+    assert done.rc == 2
+    assert f"plimsoll-train: {key} changed from " in done.stderr
+    assert f"--allow-change {key}" in done.stderr
+    done = train(run, root, option, value, "--allow-change", key, "--stop-at-step", "7")
+    assert done.rc == 75, done.stderr
+
+
+def test_a_checkpoint_of_another_model_is_refused(run, make_run):
+    root = make_run()
+    assert train(run, root, "--stop-at-step", "6").rc == 75
+    (root / "model.json").write_text(json.dumps(dict(MODEL, intermediate_size=96)))
+    done = train(run, root)
+    assert done.rc == 2
+    assert "is a checkpoint of another model (its config.json differs from" in done.stderr
+
+
+def test_moved_data_of_the_same_content_is_fine_and_other_data_is_not(run, make_run, tmp_path):
+    root = make_run()
+    assert train(run, root, "--stop-at-step", "6").rc == 75
+    moved = tmp_path / "moved"
+    shutil.copytree(root / "tokens", moved)
+    shards = str(moved / "*.h5")
+    assert train(run, root, "--data.words.shards", shards, "--stop-at-step", "7").rc == 75
+    done = train(run, root, "--data.words.shards", str(moved / "validation" / "*.h5"))
+    assert done.rc == 2
+    assert "was trained on other data" in done.stderr
+
+
+def test_starting_from_another_runs_checkpoint(run, make_run, reference):
+    first, second = make_run("first"), make_run("second")
+    assert train(run, first, "--stop-at-step", "9").rc == 75
+    done = train(run, second, "--resume", str(first / "run" / "ckpt"))
+    assert done.rc == 0, done.stderr
+    assert {s: l for s, l in losses(reference).items() if s > 9} == losses(second)
+
+
+def test_resume_never_and_a_directory_without_steps(run, make_run, tmp_path):
+    root = make_run()
+    assert train(run, root, "--stop-at-step", "2").rc == 75
+    done = train(run, root, "--resume", "never")
+    assert done.rc == 2 and "holds committed steps and resume is never" in done.stderr
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    done = train(run, make_run("b"), "--resume", str(empty))
+    assert done.rc == 2 and f"checkpoint.resume '{empty}' holds no committed step" in done.stderr
+
+
+def test_two_runs_never_write_one_directory(tools, run, make_run):
+    root = make_run(replace={"steps = 20": "steps = 100000"})
+    process = start(tools, root)
+    try:
+        wait_for_step(root, 1, process)
+        done = train(run, root)
+        assert done.rc == 2
+        assert str(process.pid) in done.stderr and "another run" in done.stderr
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["--micro-batch", "3"], "global-batch 4"),
+    (["--seq-len", "65"], "data.seq-len 65 is longer than the model's 64 positions"),
+    (["--data.words.shards", "/nonexistent/*.h5"], "/nonexistent/*.h5"),
+    (["--tokens", "100"], "the run has 2 lengths (tokens 100, steps 20). keep one"),
+    (["--optimizer", "muon"], "optimizer muon is not available in this version"),
+    (["--zero", "3"], "zero 3 is not available in this version"),
+    (["--precision", "bf16"], "precision bf16 is not available in this version"),
+    (["--train-iters", "5"], "--steps"),
+    (["--tensor-model-parallel-size", "2"], "--tp"),
+])
+def test_refusals_before_anything_starts(run, make_run, arguments, message):
+    root = make_run()
+    done = train(run, root, *arguments)
+    assert done.rc == 2
+    lines = [line for line in done.stderr.splitlines() if line.startswith("plimsoll-train: ")]
+    assert len(lines) == 1 and message in lines[0], done.stderr
+    assert not (root / "run").exists()
+
+
+def test_a_vocabulary_smaller_than_the_data_is_refused(run, make_run):
+    root = make_run()
+    (root / "model.json").write_text(json.dumps(dict(MODEL, vocab_size=100)))
+    done = train(run, root)
+    assert done.rc == 2
+    assert "data has token ids up to 256, the model's vocabulary is 100" in done.stderr
+
+
+def copy_tokens(root):
+    tokens = root / "tokens"
+    target = tokens.resolve()
+    tokens.unlink()
+    shutil.copytree(target, tokens)
+    return sorted(tokens.glob("*.h5"))[0]
+
+
+def test_a_truncated_shard_is_named(run, make_run):
+    root = make_run()
+    shard = copy_tokens(root)
+    os.truncate(shard, shard.stat().st_size - 1)
+    done = train(run, root)
+    assert done.rc == 93
+    assert shard.name in done.stderr and "truncated" in done.stderr
+
+
+def test_a_flipped_bit_in_the_tokens_is_found_while_training(run, make_run):
+    root = make_run()
+    shard = copy_tokens(root)
+    with h5py.File(shard) as file:
+        offset = file["tokens"].id.get_offset()
+    with open(shard, "r+b") as file:
+        file.seek(offset + 101)
+        byte = file.read(1)[0]
+        file.seek(offset + 101)
+        file.write(bytes([byte ^ 4]))
+    done = train(run, root)
+    assert done.rc == 93
+    assert shard.name in done.stderr and "crc" in done.stderr.lower()
+
+
+def test_a_damaged_newest_step_falls_back_to_the_one_before(run, make_run, reference):
+    root = make_run()
+    assert train(run, root, "--stop-at-step", "14").rc == 75
+    newest = root / "run" / "ckpt" / "step_00000014"
+    shard = sorted(newest.glob("shard_*.h5"))[0]
+    os.truncate(shard, shard.stat().st_size - 8)
+    done = train(run, root)
+    assert done.rc == 0, done.stderr
+    assert "warning" in done.stderr and "step_00000014" in done.stderr
+    assert "resume     ckpt/step_00000012" in done.stderr
+    assert losses(root) == losses(reference)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A tmpfs of 1 MiB: about two checkpoints of the small model do not fit."""
+    mount = tmp_path / "disk"
+    mount.mkdir()
+    size = "size=900k"
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(mount)], capture_output=True).returncode != 0:
+        pytest.skip("mounting a tmpfs is not permitted here")
+    yield mount
+    subprocess.run(["umount", "-l", str(mount)], check=True)
+
+
+@pytest.mark.parametrize("policy, code", [("stop", 93), ("warn", 93)])
+def test_a_full_disk_leaves_no_half_checkpoint(run, make_run, small_disk, policy, code):
+    root = make_run(replace={"dir = ": f"dir = {small_disk}/run\n#"})
+    done = train(run, root, "--on-save-failure", policy)
+    # The last save of a run must succeed: a run without its result is no success under either policy.
+    assert done.rc == code, done.stderr
+    assert "while saving step" in done.stderr
+    went_on = "training goes on (on-save-failure warn)" in done.stderr
+    assert went_on == (policy == "warn")
+    checkpoints = small_disk / "run" / "ckpt"
+    for step in checkpoints.glob("step_*"):
+        assert run("reshard", "verify", step, "--level", "full").rc == 0
+    assert not list(checkpoints.glob(".tmp_*"))
