@@ -97,3 +97,75 @@ def test_we_read_files_of_the_safetensors_package(run, tmp_path):
     assert run("make-checkpoint", "read", path, "scalar").stdout == f"F64 [] {np.float64(2.5).tobytes().hex()}\n"
     save_torch({"b": torch.tensor([1.5, -2.0], dtype=torch.bfloat16)}, path)
     assert run("make-checkpoint", "read", path, "b").stdout == "BF16 [2] c03f00c0\n"
+
+
+# A second reader, written from docs/checkpoint_format.md alone: no line of it comes from the C++ one.
+
+CRC_TABLE = []
+for _byte in range(256):
+    for _ in range(8):
+        _byte = (_byte >> 1) ^ (0x82F63B78 if _byte & 1 else 0)
+    CRC_TABLE.append(_byte)
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = (crc >> 8) ^ CRC_TABLE[(crc ^ byte) & 255]
+    return crc ^ 0xFFFFFFFF
+
+
+def mix64(x):
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def digest(path, values):
+    """Of a whole tensor of f32 in C order."""
+    hashed = 0xCBF29CE484222325
+    for byte in path.encode():
+        hashed = (hashed ^ byte) * 0x100000001B3 % 2**64
+    with np.errstate(over="ignore"):
+        salt = mix64(np.array([hashed], np.uint64))
+        index = np.arange(values.size, dtype=np.uint64)
+        bits = values.reshape(-1).view(np.uint32).astype(np.uint64)
+        return int(mix64(mix64(index ^ salt) ^ bits).sum(dtype=np.uint64))
+
+
+def test_a_reader_written_from_the_document(run, tmp_path):
+    assert crc32c(b"123456789") == 0xE3069283
+    done = run("make-checkpoint", "steps", tmp_path, 3, 20)
+    assert done.rc == 0, done.stderr
+    step = tmp_path / "step_00000020"
+    manifest = json.loads((step / "manifest.json").read_text())
+    tensors = {(row["state"], row["name"]): np.full(row["shape"], np.nan, np.float32) for row in manifest["tensors"]}
+    states = ["model", "optim/master", "optim/exp_avg", "optim/exp_avg_sq"]
+    for entry in manifest["files"]:
+        raw = (step / entry["name"]).read_bytes()
+        assert len(raw) == entry["bytes"]
+        with h5py.File(step / entry["name"]) as file:
+            names = [name.decode() for name in file["names"]]
+            index, blocks = file["index"][...], file["crc"][...]
+            assert index.dtype.itemsize == 112
+            assert f"{crc32c(index.tobytes()):08x}" == entry["index_crc32c"]
+            assert f"{crc32c(blocks.tobytes()):08x}" == entry["blocks_crc32c"]
+        outside = bytearray()
+        at = 0
+        for row in sorted(index, key=lambda row: row["file_offset"]):
+            if not row["nbytes"]:
+                continue
+            begin, end = int(row["file_offset"]), int(row["file_offset"] + row["nbytes"])
+            outside += raw[at:begin]
+            at = end
+            assert crc32c(raw[begin:end]) == row["crc32c"] == blocks[row["first_block"]]
+            ndim = row["ndim"]
+            place = tuple(slice(int(o), int(o + s)) for o, s in zip(row["offset"][:ndim], row["shape"][:ndim]))
+            values = np.frombuffer(raw[begin:end], "<f4").reshape(row["shape"][:ndim].astype(int))
+            tensors[(states[row["state"]], names[row["fqn_id"]])][place] = values
+        outside += raw[at:]
+        assert f"{crc32c(outside):08x}" == entry["skeleton_crc32c"]
+    for row in manifest["tensors"]:
+        values = tensors[(row["state"], row["name"])]
+        assert not np.isnan(values).any()
+        assert f"{digest(row['state'] + '/' + row['name'], values):016x}" == row["digest"]
