@@ -56,7 +56,8 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::cpu)
     target_link_libraries(LibTorch::cpu INTERFACE ${LibTorch_CPU_LIBRARY} ${LibTorch_C10_LIBRARY})
     # Its include folder holds a newer fmt, which comes before the system's; that one's library would not match.
     target_compile_definitions(LibTorch::cpu INTERFACE FMT_HEADER_ONLY)
-    set(_link_options)
+    # As link options, since CMake drops folders inside the source tree from the run path of what is installed.
+    set(_link_options "LINKER:-rpath,${LibTorch_LIBRARY_DIR}")
     foreach(dir IN LISTS _cuda_runtime_dirs)
         file(REAL_PATH ${dir} dir)
         list(APPEND _link_options "LINKER:-rpath-link,${dir}" "LINKER:-rpath,${dir}")
