@@ -7,7 +7,8 @@
 ///     wsd                   lr until t = total - decay, then lr + (min_lr - lr) (t - (total - decay)) / decay
 ///     t >= total            min_lr (cosine, wsd with a decay; but a step within the warm-up always warms up)
 ///
-/// t counts updates from 1: the first update of a warm-up over w steps uses lr/w, update w uses lr, update `total` min_lr.
+/// t counts updates from 1: the first update of a warm-up over w steps uses lr/w, update w uses lr, update `total`
+/// min_lr.
 
 #include <cstdint>
 #include <string>
@@ -15,7 +16,12 @@
 namespace plimsoll::nn
 {
 
-enum class ScheduleKind { constant, cosine, wsd };
+enum class ScheduleKind
+{
+    constant,
+    cosine,
+    wsd
+};
 
 /// "constant", "cosine" or "wsd". @throws ConfigError naming the three
 ScheduleKind schedule_kind(const std::string& name);
@@ -26,7 +32,7 @@ struct LrSchedule
     double lr = 0;
     double min_lr = 0;
     std::int64_t warmup_steps = 0;
-    std::int64_t decay_steps = 0; ///< wsd only
+    std::int64_t decay_steps = 0;  ///< wsd only
     std::int64_t total_steps = 0;
 };
 

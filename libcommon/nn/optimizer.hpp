@@ -1,5 +1,6 @@
 #pragma once
-/// AdamW (Loshchilov and Hutter 2019, decoupled decay) on flat ranges, with the rules and the order of torch.optim.AdamW:
+/// AdamW (Loshchilov and Hutter 2019, decoupled decay) on flat ranges, with the rules and the order of
+/// torch.optim.AdamW:
 ///
 ///     g = grad * grad_scale
 ///     p = p * (1 - lr * weight_decay)
@@ -21,7 +22,7 @@ namespace plimsoll::nn
 enum class AfterUpdate
 {
     keep_gradient,
-    zero_gradient, ///< in the same pass over memory
+    zero_gradient,  ///< in the same pass over memory
 };
 
 struct AdamWStep
@@ -31,8 +32,8 @@ struct AdamWStep
     double beta2 = 0.95;
     double eps = 1e-8;
     double weight_decay = 0;
-    std::int64_t step = 1;   ///< t, of the first update 1
-    double grad_scale = 1.0; ///< nominal / valid tokens times the clip factor
+    std::int64_t step = 1;    ///< t, of the first update 1
+    double grad_scale = 1.0;  ///< nominal / valid tokens times the clip factor
     AfterUpdate after = AfterUpdate::keep_gradient;
 };
 
@@ -42,7 +43,7 @@ void adamw_update(const AdamWStep& step, BufferView param, BufferView grad, Buff
 /// A part of a flat unit that is updated with one decay.
 struct OptimizerRange
 {
-    std::int64_t begin = 0; ///< elements from the unit's start
+    std::int64_t begin = 0;  ///< elements from the unit's start
     std::int64_t end = 0;
     DecayGroup group = DecayGroup::decay;
 };
@@ -50,12 +51,13 @@ struct OptimizerRange
 /// The parts of [begin, end) (a dp shard) of `unit` that are trained: decay, then no_decay; empty parts left out.
 std::vector<OptimizerRange> optimizer_ranges(const FlatUnit& unit, std::int64_t begin, std::int64_t end);
 
-/// Updates shard [begin, end) of a unit. `param` and `grad` are the whole unit, moments are the shard's. Weight decay counts for
-/// the decay group only; the frozen part is left alone.
+/// Updates shard [begin, end) of a unit. `param` and `grad` are the whole unit, moments are the shard's. Weight
+/// decay counts for the decay group only; the frozen part is left alone.
 void adamw_update_unit(const AdamWStep& step, const FlatUnit& unit, std::int64_t begin, std::int64_t end,
                        BufferView param, BufferView grad, BufferView moment1, BufferView moment2);
 
-/// Sum of squares in f64, by fixed blocks: the same bits for every number of threads. f32 or f64. NaN and Inf propagate.
+/// Sum of squares in f64, by fixed blocks: the same bits for every number of threads. f32 or f64. NaN and Inf
+/// propagate.
 double sum_of_squares(BufferView data);
 
 /// Factor that brings a global gradient norm down to `max_norm` as torch's clip_grad_norm_ does:

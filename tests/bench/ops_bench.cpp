@@ -2,7 +2,7 @@
 //
 //     ops_bench [threads] [repetitions]
 
-#define AT_PER_OPERATOR_HEADERS // without it TensorOperators.h takes in every operation
+#define AT_PER_OPERATOR_HEADERS  // without it TensorOperators.h takes in every operation
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
@@ -37,6 +37,7 @@
 #include <vector>
 
 #include "nn/kernels/activation_kernels.hpp"
+#include "nn/kernels/loss_kernels.hpp"
 #include "nn/kernels/parallel.hpp"
 #include "nn/ops/embedding.hpp"
 #include "nn/ops/head_loss.hpp"
@@ -114,28 +115,52 @@ void bench_head_loss(int repetitions)
             const at::Tensor logits = at::mm(x, params.weight_VD.t());
             const at::Tensor log_p = at::_log_softmax(logits, 1, false);
             auto [loss, weight] = at::nll_loss_forward(log_p, labels, {}, 1, -100);
-            const at::Tensor dlog_p =
-                at::nll_loss_backward(at::zeros({}) + 1, log_p, labels, {}, 1, -100, weight);
+            const at::Tensor dlog_p = at::nll_loss_backward(at::zeros({}) + 1, log_p, labels, {}, 1, -100, weight);
             const at::Tensor dlogits = at::_log_softmax_backward_data(dlog_p, log_p, 1, at::kFloat);
             const at::Tensor dx = at::mm(dlogits, params.weight_VD);
             at::addmm_out(dweight, dweight, dlogits.t(), x);
         });
-    at::Tensor logits = at::zeros({tokens, vocab});
-    at::Tensor dx = at::zeros({tokens, model});
+    at::Tensor logits = at::randn({tokens, vocab});
+    float* row = logits.mutable_data_ptr<float>();
+    const std::int64_t* label = labels.const_data_ptr<std::int64_t>();
     compare(
-        "  its three products", repetitions,
+        "  its loss and gradient", repetitions,
         [&]
         {
-            at::mm_out(logits, x, params.weight_VD.t());
-            at::mm_out(dx, logits, params.weight_VD);
-            at::addmm_out(dweight, dweight, logits.t(), x);
+            kernels::parallel_for(tokens, 1,
+                                  [&](std::int64_t first, std::int64_t last)
+                                  {
+                                      for (std::int64_t n = first; n < last; ++n)
+                                      {
+                                          double sum = 0;
+                                          kernels::cross_entropy_row(row + n * vocab, vocab, label[n], sum);
+                                          kernels::cross_entropy_gradient_row(row + n * vocab, vocab, label[n], sum,
+                                                                              1.0);
+                                      }
+                                  });
         },
         [&]
         {
-            at::mm_out(logits, x, params.weight_VD.t());
-            at::mm_out(dx, logits, params.weight_VD);
-            at::addmm_out(dweight, dweight, logits.t(), x);
+            const at::Tensor log_p = at::_log_softmax(logits, 1, false);
+            auto [loss, weight] = at::nll_loss_forward(log_p, labels, {}, 1, -100);
+            const at::Tensor dlog_p = at::nll_loss_backward(at::zeros({}) + 1, log_p, labels, {}, 1, -100, weight);
+            at::_log_softmax_backward_data(dlog_p, log_p, 1, at::kFloat);
         });
+    at::Tensor dx = at::zeros({tokens, model});
+    // In four chunks, as head_loss takes them, and at once.
+    const auto products = [&](std::int64_t rows)
+    {
+        for (std::int64_t first = 0; first < tokens; first += rows)
+        {
+            at::Tensor chunk = logits.narrow(0, 0, rows);
+            at::Tensor dx_chunk = dx.narrow(0, first, rows);
+            at::mm_out(chunk, x.narrow(0, first, rows), params.weight_VD.t());
+            at::mm_out(dx_chunk, chunk, params.weight_VD);
+            at::addmm_out(dweight, dweight, chunk.t(), x.narrow(0, first, rows));
+        }
+    };
+    compare(
+        "  its products: 4 chunks, 1", repetitions, [&] { products(tokens / 4); }, [&] { products(tokens); });
 }
 
 void bench_norm(NormKind kind, int repetitions)
@@ -157,7 +182,7 @@ void bench_norm(NormKind kind, int repetitions)
         [&]
         {
             if (layer) { at::native_layer_norm(x, {model}, w, params.bias_D, 1e-5); }
-            else { x * at::rsqrt((x * x).mean(-1, true) + 1e-5) * w; }
+            else { x* at::rsqrt((x * x).mean(-1, true) + 1e-5) * w; }
         });
     compare(
         layer ? "layer_norm backward" : "rms_norm backward", repetitions * 10,
@@ -229,8 +254,8 @@ void bench_activations(int repetitions)
         [&]
         {
             const at::Tensor silu = at::silu(gate);
-            silu * up;
-            dact * silu;
+            silu* up;
+            dact* silu;
             at::silu_backward(dact * up, gate);
         });
 }
@@ -276,8 +301,7 @@ void bench_optimizer(int repetitions)
                               false, false);
         });
     compare(
-        "sum of squares, 31 M", repetitions, [&] { sum_of_squares(buffer_view(g)); },
-        [&] { g.norm().item<float>(); });
+        "sum of squares, 31 M", repetitions, [&] { sum_of_squares(buffer_view(g)); }, [&] { g.norm().item<float>(); });
 }
 
 }  // namespace
@@ -288,7 +312,8 @@ int main(int argc, char** argv)
     const int repetitions = argc > 2 ? std::atoi(argv[2]) : 5;
     at::set_num_threads(threads);
     const c10::AutoGradMode no_autograd(false);
-    std::printf("%d threads, %d repetitions, ms            median                              best\n", threads, repetitions);
+    std::printf("%d threads, %d repetitions, ms            median                              best\n", threads,
+                repetitions);
     std::printf("%-28s %10s %10s %8s   %10s %10s %8s\n", "", "own", "aten", "ratio", "own", "aten", "ratio");
     bench_norm(NormKind::layer_norm, repetitions);
     bench_norm(NormKind::rms_norm, repetitions);

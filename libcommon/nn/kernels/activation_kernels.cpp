@@ -13,8 +13,8 @@ namespace
 template<class T>
 struct GateAndSlope
 {
-    T gate;  ///< gelu(x) = x * gate
-    T slope; ///< of gelu at x
+    T gate;   ///< gelu(x) = x * gate
+    T slope;  ///< of gelu at x
 };
 
 /// 0.5 (1 + tanh(u)) = sigmoid(2u), which has no cancellation where gelu is small.

@@ -6,7 +6,11 @@
 namespace plimsoll::nn::kernels
 {
 
-enum class GeluKind { tanh, erf };
+enum class GeluKind
+{
+    tanh,
+    erf
+};
 
 /// out = gelu(pre)
 void gelu_forward(GeluKind kind, const float* pre, float* out, std::int64_t count);

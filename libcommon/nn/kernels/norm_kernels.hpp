@@ -6,7 +6,8 @@
 namespace plimsoll::nn::kernels
 {
 
-/// Rows of `dim` elements. `mean` is nullptr for RMSNorm, `bias` where there is none; mean and rstd have one value per row.
+/// Rows of `dim` elements. `mean` is nullptr for RMSNorm, `bias` where there is none; mean and rstd have one value
+/// per row.
 template<class T>
 struct NormRows
 {
@@ -23,12 +24,13 @@ struct NormRows
 void norm_forward(const NormRows<float>& in, double eps, float* y);
 void norm_forward(const NormRows<double>& in, double eps, double* y);
 
-/// dx = (residual or 0) + gradient of x; `dx` may be `dy` or `residual`. Adds into dweight and (unless nullptr) dbias.
+/// dx = (residual or 0) + gradient of x; `dx` may be `dy` or `residual`. Adds into dweight and (unless nullptr)
+/// dbias.
 template<class T>
 struct NormGradient
 {
     const T* dy = nullptr;
-    const T* residual = nullptr; ///< nullptr: none
+    const T* residual = nullptr;  ///< nullptr: none
     T* dx = nullptr;
     T* dweight = nullptr;
     T* dbias = nullptr;

@@ -10,11 +10,15 @@ namespace plimsoll::nn::kernels
 namespace
 {
 
-enum class Gradient { keep, zero };
+enum class Gradient
+{
+    keep,
+    zero
+};
 
 template<Gradient after, class T>
-PLIMSOLL_INLINE void update(const AdamWFactors& factors, T* __restrict param, T* __restrict grad,
-                            T* __restrict moment1, T* __restrict moment2, std::int64_t count)
+PLIMSOLL_INLINE void update(const AdamWFactors& factors, T* __restrict param, T* __restrict grad, T* __restrict moment1,
+                            T* __restrict moment2, std::int64_t count)
 {
     const T grad_scale = T(factors.grad_scale);
     const T decay = T(factors.decay);
@@ -37,13 +41,27 @@ PLIMSOLL_INLINE void update(const AdamWFactors& factors, T* __restrict param, T*
     }
 }
 
+/// Four sums side by side: one would wait for its own addition.
 template<class T>
 PLIMSOLL_INLINE double squares(const T* data, std::int64_t count)
 {
-    double sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (std::int64_t i = 0; i < count; ++i) { sum += double(data[i]) * double(data[i]); }
-    return sum;
+    const std::int64_t quarter = count / 4;
+    double sum0 = 0, sum1 = 0, sum2 = 0, sum3 = 0;
+#pragma omp simd reduction(+ : sum0, sum1, sum2, sum3)
+    for (std::int64_t i = 0; i < quarter; ++i)
+    {
+        const double a = data[i];
+        const double b = data[i + quarter];
+        const double c = data[i + 2 * quarter];
+        const double d = data[i + 3 * quarter];
+        sum0 += a * a;
+        sum1 += b * b;
+        sum2 += c * c;
+        sum3 += d * d;
+    }
+    double rest = 0;
+    for (std::int64_t i = 4 * quarter; i < count; ++i) { rest += double(data[i]) * double(data[i]); }
+    return ((sum0 + sum1) + (sum2 + sum3)) + rest;
 }
 
 }  // namespace
@@ -64,8 +82,8 @@ PLIMSOLL_VECTORISED void adamw_range_zeroing(const AdamWFactors& factors, float*
 {
     update<Gradient::zero>(factors, param, grad, moment1, moment2, count);
 }
-PLIMSOLL_VECTORISED void adamw_range_zeroing(const AdamWFactors& factors, double* param, double* grad,
-                                             double* moment1, double* moment2, std::int64_t count)
+PLIMSOLL_VECTORISED void adamw_range_zeroing(const AdamWFactors& factors, double* param, double* grad, double* moment1,
+                                             double* moment2, std::int64_t count)
 {
     update<Gradient::zero>(factors, param, grad, moment1, moment2, count);
 }

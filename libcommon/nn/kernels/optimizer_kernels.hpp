@@ -10,11 +10,11 @@ namespace plimsoll::nn::kernels
 struct AdamWFactors
 {
     double grad_scale = 1;
-    double decay = 1;       ///< 1 - lr * weight_decay
+    double decay = 1;  ///< 1 - lr * weight_decay
     double beta1 = 0;
     double beta2 = 0;
-    double step_size = 0;   ///< lr / (1 - beta1^t)
-    double inverse_root = 1; ///< 1 / sqrt(1 - beta2^t)
+    double step_size = 0;     ///< lr / (1 - beta1^t)
+    double inverse_root = 1;  ///< 1 / sqrt(1 - beta2^t)
     double eps = 0;
 };
 

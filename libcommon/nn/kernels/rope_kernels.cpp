@@ -32,15 +32,15 @@ PLIMSOLL_INLINE void rotate(Rotation rotation, const T* source, std::int64_t sou
 
 }  // namespace
 
-PLIMSOLL_VECTORISED void rotate_heads(Rotation rotation, const float* source, std::int64_t source_stride,
-                                      float* target, std::int64_t target_stride, std::int64_t heads,
-                                      std::int64_t half, const float* cosine, const float* sine)
+PLIMSOLL_VECTORISED void rotate_heads(Rotation rotation, const float* source, std::int64_t source_stride, float* target,
+                                      std::int64_t target_stride, std::int64_t heads, std::int64_t half,
+                                      const float* cosine, const float* sine)
 {
     rotate(rotation, source, source_stride, target, target_stride, heads, half, cosine, sine);
 }
 PLIMSOLL_VECTORISED void rotate_heads(Rotation rotation, const double* source, std::int64_t source_stride,
-                                      double* target, std::int64_t target_stride, std::int64_t heads,
-                                      std::int64_t half, const double* cosine, const double* sine)
+                                      double* target, std::int64_t target_stride, std::int64_t heads, std::int64_t half,
+                                      const double* cosine, const double* sine)
 {
     rotate(rotation, source, source_stride, target, target_stride, heads, half, cosine, sine);
 }

@@ -6,10 +6,14 @@
 namespace plimsoll::nn::kernels
 {
 
-enum class Rotation { forward, inverse };
+enum class Rotation
+{
+    forward,
+    inverse
+};
 
-/// Rotates `heads` heads of 2*half elements; a head starts every `source_stride` / `target_stride` elements. Source and
-/// target may be the same memory. `cosine` and `sine` have `half` elements.
+/// Rotates `heads` heads of 2*half elements; a head starts every `source_stride` / `target_stride` elements. Source
+/// and target may be the same memory. `cosine` and `sine` have `half` elements.
 void rotate_heads(Rotation rotation, const float* source, std::int64_t source_stride, float* target,
                   std::int64_t target_stride, std::int64_t heads, std::int64_t half, const float* cosine,
                   const float* sine);

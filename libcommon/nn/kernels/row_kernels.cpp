@@ -51,13 +51,13 @@ PLIMSOLL_VECTORISED void add_rows(const double* x, std::int64_t rows, std::int64
     add_all_rows(x, rows, columns, stride, sum);
 }
 
-PLIMSOLL_VECTORISED void add_partial_sums(const float* x, std::int64_t rows, std::int64_t columns,
-                                          std::int64_t stride, float* out)
+PLIMSOLL_VECTORISED void add_partial_sums(const float* x, std::int64_t rows, std::int64_t columns, std::int64_t stride,
+                                          float* out)
 {
     add_partials(x, rows, columns, stride, out);
 }
-PLIMSOLL_VECTORISED void add_partial_sums(const double* x, std::int64_t rows, std::int64_t columns,
-                                          std::int64_t stride, double* out)
+PLIMSOLL_VECTORISED void add_partial_sums(const double* x, std::int64_t rows, std::int64_t columns, std::int64_t stride,
+                                          double* out)
 {
     add_partials(x, rows, columns, stride, out);
 }

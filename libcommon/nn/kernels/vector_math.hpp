@@ -1,15 +1,15 @@
 #pragma once
 /// What the vectorised kernels share. Torch-free; included by kernels/*.cpp only.
 ///
-/// A kernel is a plain loop in an always-inline template, called by functions marked PLIMSOLL_VECTORISED: the compiler
-/// makes one copy per instruction set and the loader picks. Reductions say `omp simd`, which allows their reordering
-/// within one loop only; so a result depends on the machine's vector width, never on threads.
+/// A kernel is a plain loop in an always-inline template, called by functions marked PLIMSOLL_VECTORISED: the
+/// compiler makes one copy per instruction set and the loader picks. Reductions say `omp simd`, which allows their
+/// reordering within one loop only; so a result depends on the machine's vector width, never on threads.
 
 #include <bit>
 #include <cstdint>
 #include <type_traits>
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&               \
     !defined(__SANITIZE_THREAD__)
 // Not under sanitizers: the resolvers run before their run-time library is ready.
 #define PLIMSOLL_VECTORISED __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
@@ -22,14 +22,14 @@
 namespace plimsoll::nn::kernels
 {
 
-/// exp(x), within 2 ulp; 0 below the smallest normal number; above 87 (708) exp(87): neither it nor 1 / (1 + it) leaves the
-/// normal numbers; NaN stays.
+/// exp(x), within 2 ulp; 0 below the smallest normal number; above 87 (708) exp(87): neither it nor 1 / (1 + it)
+/// leaves the normal numbers; NaN stays.
 /// Cody-Waite reduction to |r| <= ln(2)/2, Taylor polynomial (its remainder is below half an ulp), scaling by 2^n.
 PLIMSOLL_INLINE float vector_exp(float x)
 {
     constexpr float low = -87.33654f;
     constexpr float high = 87.0f;
-    constexpr float shift = 12582912.0f; // 1.5 * 2^23: the sum's low bits are the rounded integer
+    constexpr float shift = 12582912.0f;  // 1.5 * 2^23: the sum's low bits are the rounded integer
     const float clamped = x < low ? low : (x > high ? high : x);
     const float shifted = clamped * 1.44269504f + shift;
     const float n = shifted - shift;
@@ -51,7 +51,7 @@ PLIMSOLL_INLINE double vector_exp(double x)
 {
     constexpr double low = -708.3964185322641;
     constexpr double high = 708.0;
-    constexpr double shift = 6755399441055744.0; // 1.5 * 2^52
+    constexpr double shift = 6755399441055744.0;  // 1.5 * 2^52
     const double clamped = x < low ? low : (x > high ? high : x);
     const double shifted = clamped * 1.4426950408889634 + shift;
     const double n = shifted - shift;
@@ -79,7 +79,7 @@ template<class T>
 struct Sigmoid
 {
     T value;
-    T complement; ///< 1 - value, without its cancellation
+    T complement;  ///< 1 - value, without its cancellation
 };
 
 /// 1 / (1 + exp(-x))

@@ -46,7 +46,7 @@ at::Tensor heads_BHSE(const Shape& shape, const at::Tensor& buffer, std::int64_t
 template<class T>
 struct RopeRows
 {
-    const T* cosine = nullptr; ///< nullptr: no rotation
+    const T* cosine = nullptr;  ///< nullptr: no rotation
     const T* sine = nullptr;
     std::int64_t half = 0;
 };
@@ -87,37 +87,37 @@ void prepare_query_key(const AttentionParams& params, const Shape& shape, const 
     const RopeRows<T> rope = rope_rows<T>(params);
     const bool normalise = params.q_norm_weight_E.defined();
     if (!normalise && rope.cosine == nullptr) { return; }
-    kernels::parallel_for(
-        shape.tokens, rows_per_task(shape.qk_columns()),
-        [&](std::int64_t first, std::int64_t last)
-        {
-            std::vector<T> rstd(static_cast<std::size_t>(shape.qk_heads()));
-            for (std::int64_t n = first; n < last; ++n)
-            {
-                T* row = prepared + n * qk_stride;
-                if (normalise)
-                {
-                    kernels::NormRows<T> q;
-                    q.rows = shape.heads;
-                    q.dim = shape.head_dim;
-                    q.x = raw + n * shape.qkv_columns();
-                    q.weight = elements<T>(params.q_norm_weight_E);
-                    q.rstd = rstd.data();
-                    kernels::norm_forward(q, params.qk_norm_eps, row);
-                    kernels::NormRows<T> k = q;
-                    k.rows = shape.kv_heads;
-                    k.x = q.x + shape.heads * shape.head_dim;
-                    k.weight = elements<T>(params.k_norm_weight_E);
-                    kernels::norm_forward(k, params.qk_norm_eps, row + shape.heads * shape.head_dim);
-                }
-                if (rope.cosine != nullptr)
-                {
-                    const std::int64_t offset = n % shape.seq_len * rope.half;
-                    kernels::rotate_heads(kernels::Rotation::forward, row, shape.head_dim, row, shape.head_dim,
-                                          shape.qk_heads(), rope.half, rope.cosine + offset, rope.sine + offset);
-                }
-            }
-        });
+    kernels::parallel_for(shape.tokens, rows_per_task(shape.qk_columns()),
+                          [&](std::int64_t first, std::int64_t last)
+                          {
+                              std::vector<T> rstd(static_cast<std::size_t>(shape.qk_heads()));
+                              for (std::int64_t n = first; n < last; ++n)
+                              {
+                                  T* row = prepared + n * qk_stride;
+                                  if (normalise)
+                                  {
+                                      kernels::NormRows<T> q;
+                                      q.rows = shape.heads;
+                                      q.dim = shape.head_dim;
+                                      q.x = raw + n * shape.qkv_columns();
+                                      q.weight = elements<T>(params.q_norm_weight_E);
+                                      q.rstd = rstd.data();
+                                      kernels::norm_forward(q, params.qk_norm_eps, row);
+                                      kernels::NormRows<T> k = q;
+                                      k.rows = shape.kv_heads;
+                                      k.x = q.x + shape.heads * shape.head_dim;
+                                      k.weight = elements<T>(params.k_norm_weight_E);
+                                      kernels::norm_forward(k, params.qk_norm_eps, row + shape.heads * shape.head_dim);
+                                  }
+                                  if (rope.cosine != nullptr)
+                                  {
+                                      const std::int64_t offset = n % shape.seq_len * rope.half;
+                                      kernels::rotate_heads(kernels::Rotation::forward, row, shape.head_dim, row,
+                                                            shape.head_dim, shape.qk_heads(), rope.half,
+                                                            rope.cosine + offset, rope.sine + offset);
+                                  }
+                              }
+                          });
 }
 
 /// The buffer whose first columns are what attention sees as q and k.
@@ -159,8 +159,8 @@ void pack_gradients(const AttentionParams& params, const Shape& shape, const at:
                           });
 }
 
-/// Gradient of one of the two head norms, in place in dqkv; returns that of its weight. `first_column` is where its heads
-/// begin in a row of qkv.
+/// Gradient of one of the two head norms, in place in dqkv; returns that of its weight. `first_column` is where its
+/// heads begin in a row of qkv.
 template<class T>
 at::Tensor head_norm_backward(const AttentionParams& params, const Shape& shape, const at::Tensor& weight_E,
                               std::int64_t first_column, std::int64_t heads, const at::Tensor& qkv_NT,
@@ -242,13 +242,16 @@ AttentionForward attention_forward(const OpContext& ctx, const AttentionParams& 
     const at::Tensor qk = query_key_buffer(params, shape, saved.qkv_NT);
     if (!params.q_norm_weight_E.defined())
     {
-        dispatch_real(x_ND.scalar_type(), [&](auto zero)
-                      { prepare_query_key<decltype(zero)>(params, shape, saved.qkv_NT, saved.qkv_NT); });
+        dispatch_real(x_ND.scalar_type(),
+                      [&](auto zero) { prepare_query_key<decltype(zero)>(params, shape, saved.qkv_NT, saved.qkv_NT); });
     }
     at::Tensor out_BHSE;
-    std::tie(out_BHSE, saved.lse_BHS) = at::_scaled_dot_product_flash_attention_for_cpu(
-        heads_BHSE(shape, qk, 0, shape.heads), heads_BHSE(shape, qk, shape.heads, shape.kv_heads),
-        heads_BHSE(shape, saved.qkv_NT, shape.qk_heads(), shape.kv_heads), 0.0, true);
+    std::tie(out_BHSE, saved.lse_BHS) =
+        at::_scaled_dot_product_flash_attention_for_cpu(heads_BHSE(shape, qk, 0, shape.heads),
+                                                        heads_BHSE(shape, qk, shape.heads, shape.kv_heads),
+                                                        heads_BHSE(shape, saved.qkv_NT, shape.qk_heads(),
+                                                                   shape.kv_heads),
+                                                        0.0, true);
     saved.out_NA = out_BHSE.transpose(1, 2).reshape({shape.tokens, shape.heads * shape.head_dim});
     result.y_ND = project(saved.out_NA, params.o_weight_DA, params.o_bias_D);
     return result;
@@ -265,11 +268,14 @@ AttentionBackward attention_backward_input(const OpContext& ctx, const Attention
     {
         const at::Tensor dout_NA = at::mm(dy_ND, params.o_weight_DA);
         const at::Tensor qk = query_key_buffer(params, shape, consumed.qkv_NT);
-        auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-            heads_BHSE(shape, dout_NA, 0, shape.heads), heads_BHSE(shape, qk, 0, shape.heads),
-            heads_BHSE(shape, qk, shape.heads, shape.kv_heads),
-            heads_BHSE(shape, consumed.qkv_NT, shape.qk_heads(), shape.kv_heads),
-            heads_BHSE(shape, consumed.out_NA, 0, shape.heads), consumed.lse_BHS, 0.0, true);
+        auto [dq, dk, dv] =
+            at::_scaled_dot_product_flash_attention_for_cpu_backward(heads_BHSE(shape, dout_NA, 0, shape.heads),
+                                                                     heads_BHSE(shape, qk, 0, shape.heads),
+                                                                     heads_BHSE(shape, qk, shape.heads, shape.kv_heads),
+                                                                     heads_BHSE(shape, consumed.qkv_NT,
+                                                                                shape.qk_heads(), shape.kv_heads),
+                                                                     heads_BHSE(shape, consumed.out_NA, 0, shape.heads),
+                                                                     consumed.lse_BHS, 0.0, true);
         const at::Tensor dq_BHSE = rows_contiguous(dq);
         const at::Tensor dk_BHSE = rows_contiguous(dk);
         const at::Tensor dv_BHSE = rows_contiguous(dv);
@@ -282,11 +288,12 @@ AttentionBackward attention_backward_input(const OpContext& ctx, const Attention
                       [&](auto zero)
                       {
                           using T = decltype(zero);
-                          pending.dq_norm_weight_E = head_norm_backward<T>(
-                              params, shape, params.q_norm_weight_E, 0, shape.heads, consumed.qkv_NT, pending.dqkv_NT);
-                          pending.dk_norm_weight_E = head_norm_backward<T>(
-                              params, shape, params.k_norm_weight_E, shape.heads * shape.head_dim, shape.kv_heads,
-                              consumed.qkv_NT, pending.dqkv_NT);
+                          pending.dq_norm_weight_E =
+                              head_norm_backward<T>(params, shape, params.q_norm_weight_E, 0, shape.heads,
+                                                    consumed.qkv_NT, pending.dqkv_NT);
+                          pending.dk_norm_weight_E =
+                              head_norm_backward<T>(params, shape, params.k_norm_weight_E, shape.heads * shape.head_dim,
+                                                    shape.kv_heads, consumed.qkv_NT, pending.dqkv_NT);
                       });
     }
     pending.x_ND = consumed.x_ND;

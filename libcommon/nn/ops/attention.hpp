@@ -13,17 +13,17 @@ namespace plimsoll::nn
 
 struct AttentionParams
 {
-    std::int64_t heads = 0;    ///< H
-    std::int64_t kv_heads = 0; ///< K, divides H
-    std::int64_t head_dim = 0; ///< E
+    std::int64_t heads = 0;     ///< H
+    std::int64_t kv_heads = 0;  ///< K, divides H
+    std::int64_t head_dim = 0;  ///< E
     at::Tensor qkv_weight_TD;
-    at::Tensor qkv_bias_T;      ///< undefined: none
-    at::Tensor o_weight_DA;     ///< A = H*E
-    at::Tensor o_bias_D;        ///< undefined: none
-    at::Tensor q_norm_weight_E; ///< undefined: no qk-norm
+    at::Tensor qkv_bias_T;       ///< undefined: none
+    at::Tensor o_weight_DA;      ///< A = H*E
+    at::Tensor o_bias_D;         ///< undefined: none
+    at::Tensor q_norm_weight_E;  ///< undefined: no qk-norm
     at::Tensor k_norm_weight_E;
     double qk_norm_eps = 1e-6;
-    const RopeTable* rope = nullptr; ///< at least S positions; nullptr: none
+    const RopeTable* rope = nullptr;  ///< at least S positions; nullptr: none
 };
 
 /// Views of the flat gradient buffer; undefined where absent or frozen.
@@ -40,9 +40,10 @@ struct AttentionGrads
 struct AttentionSaved
 {
     at::Tensor x_ND;
-    at::Tensor qkv_NT;  ///< q and k rotated; with qk-norm neither normalised nor rotated (both are made again in backward)
-    at::Tensor out_NA;  ///< attention's output before the last projection
-    at::Tensor lse_BHS; ///< log-sum-exp of the scores: f32, or f64 in an f64 run
+    at::Tensor
+        qkv_NT;  ///< q and k rotated; with qk-norm neither normalised nor rotated (both are made again in backward)
+    at::Tensor out_NA;   ///< attention's output before the last projection
+    at::Tensor lse_BHS;  ///< log-sum-exp of the scores: f32, or f64 in an f64 run
     std::vector<SavedTensor> tensors() const;
 };
 
@@ -52,7 +53,7 @@ struct AttentionPending
     at::Tensor dqkv_NT;
     at::Tensor out_NA;
     at::Tensor dy_ND;
-    at::Tensor dq_norm_weight_E; ///< only with qk-norm
+    at::Tensor dq_norm_weight_E;  ///< only with qk-norm
     at::Tensor dk_norm_weight_E;
     std::vector<SavedTensor> tensors() const;
 };

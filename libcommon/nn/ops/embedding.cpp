@@ -47,8 +47,8 @@ void look_up(const EmbeddingParams& params, const at::Tensor& ids_N, std::int64_
                           });
 }
 
-/// Threads share the columns, not the rows: each adds all rows in token order, so that no two write to one element and
-/// the order of additions is always the same.
+/// Threads share the columns, not the rows: each adds all rows in token order, so that no two write to one element
+/// and the order of additions is always the same.
 template<class T, class TargetRow>
 void add_rows_in_order(const at::Tensor& dy_ND, const at::Tensor& gradient, const TargetRow& target_row)
 {
@@ -82,8 +82,8 @@ EmbeddingForward embedding_forward(const OpContext& ctx, const EmbeddingParams& 
     EmbeddingForward result;
     result.saved.ids_N = ids.view({ids.numel()});
     result.y_ND = at::empty({ids.numel(), params.tokens_VD.size(1)}, params.tokens_VD.options());
-    dispatch_real(result.y_ND.scalar_type(), [&](auto zero)
-                  { look_up<decltype(zero)>(params, result.saved.ids_N, ctx.seq_len, result.y_ND); });
+    dispatch_real(result.y_ND.scalar_type(),
+                  [&](auto zero) { look_up<decltype(zero)>(params, result.saved.ids_N, ctx.seq_len, result.y_ND); });
     return result;
 }
 
@@ -107,7 +107,8 @@ void embedding_backward_weight(const OpContext& ctx, EmbeddingPending&& pending,
                       using T = decltype(zero);
                       if (grads.tokens_VD.defined())
                       {
-                          add_rows_in_order<T>(consumed.dy_ND, grads.tokens_VD, [ids](std::int64_t n) { return ids[n]; });
+                          add_rows_in_order<T>(consumed.dy_ND, grads.tokens_VD,
+                                               [ids](std::int64_t n) { return ids[n]; });
                       }
                       if (grads.positions_PD.defined())
                       {

@@ -1,8 +1,8 @@
 #pragma once
 /// Token embedding, with learned positions when the model has them: x[b, s] = tokens[id[b, s]] + positions[s].
 ///
-/// Shapes: B, S of the context, N = B*S, V vocabulary, D model, P positions. f32 and f64. There is no gradient towards the
-/// input, so backward_input only hands its gradient over.
+/// Shapes: B, S of the context, N = B*S, V vocabulary, D model, P positions. f32 and f64. There is no gradient
+/// towards the input, so backward_input only hands its gradient over.
 
 #include "nn/op_context.hpp"
 
@@ -12,7 +12,7 @@ namespace plimsoll::nn
 struct EmbeddingParams
 {
     at::Tensor tokens_VD;
-    at::Tensor positions_PD; ///< undefined: none; P >= S
+    at::Tensor positions_PD;  ///< undefined: none; P >= S
 };
 
 /// Views of the flat gradient buffer; undefined where absent or frozen. For a tied model the head adds into the same

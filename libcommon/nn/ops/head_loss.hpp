@@ -1,17 +1,17 @@
 #pragma once
-/// The last projection and its cross entropy, fused and in chunks of rows, so that the logits never exist as a whole, nor
-/// twice: one chunk's buffer receives the logits and is turned in place into their gradient.
+/// The last projection and its cross entropy, fused and in chunks of rows, so that the logits never exist as a
+/// whole, nor twice: one chunk's buffer receives the logits and is turned in place into their gradient.
 ///
-/// This operation departs from the three functions of the others: forward also makes dx and adds the weight's gradient.
-/// Keeping something for a later backward would mean keeping the logits (N x V, the largest tensor of a run) or computing
-/// them twice. The factor of the loss is a constant that is known beforehand (1 / (global batch x sequence)), so nothing
-/// that comes later is needed.
+/// This operation departs from the three functions of the others: forward also makes dx and adds the weight's
+/// gradient. Keeping something for a later backward would mean keeping the logits (N x V, the largest tensor of a
+/// run) or computing them twice. The factor of the loss is a constant that is known beforehand (1 / (global batch x
+/// sequence)), so nothing that comes later is needed.
 ///
 ///     loss_n = log(sum_v exp(logit_nv)) - logit_n,label         summed over rows with mask 1, in nats
 ///     dlogit = (softmax - onehot) * mask * scale
 ///
-/// Shapes: N tokens, D model, V vocabulary. f32 and f64; the log-sum-exp is taken in that type by blocks that are summed
-/// in f64.
+/// Shapes: N tokens, D model, V vocabulary. f32 and f64; the log-sum-exp is taken in that type by blocks that are
+/// summed in f64.
 
 #include "nn/op_context.hpp"
 
@@ -20,16 +20,16 @@ namespace plimsoll::nn
 
 enum class LossMode
 {
-    train,    ///< loss, dx and the weight's gradient
-    evaluate, ///< loss only
+    train,     ///< loss, dx and the weight's gradient
+    evaluate,  ///< loss only
 };
 
 struct HeadLossParams
 {
     at::Tensor weight_VD;
-    double scale = 1.0;                        ///< of the gradient, not of the returned sum
-    std::int64_t chunks = 0;                   ///< number of chunks; 0: as many as `chunk_bytes` asks for
-    std::int64_t chunk_bytes = 64LL << 20;     ///< most bytes of one chunk's logits (at least one row is taken)
+    double scale = 1.0;                     ///< of the gradient, not of the returned sum
+    std::int64_t chunks = 0;                ///< number of chunks; 0: as many as `chunk_bytes` asks for
+    std::int64_t chunk_bytes = 64LL << 20;  ///< most bytes of one chunk's logits (at least one row is taken)
 };
 
 /// View of the flat gradient buffer; undefined when frozen. For a tied model it is the embedding's.
@@ -40,9 +40,9 @@ struct HeadLossGrads
 
 struct HeadLossResult
 {
-    double loss_sum = 0;    ///< over the rows with mask 1
-    std::int64_t count = 0; ///< of these rows
-    at::Tensor dx_ND;       ///< undefined in LossMode::evaluate
+    double loss_sum = 0;     ///< over the rows with mask 1
+    std::int64_t count = 0;  ///< of these rows
+    at::Tensor dx_ND;        ///< undefined in LossMode::evaluate
 };
 
 /// Rows of one chunk.

@@ -26,8 +26,7 @@ void add_column_sums(const at::Tensor& dy_NO, const at::Tensor& dbias_O)
     const T* dy = elements<T>(dy_NO);
     T* partial = mutable_elements<T>(partial_KO);
     kernels::parallel_blocks(num_rows, block,
-                             [&](std::int64_t first, std::int64_t last)
-                             {
+                             [&](std::int64_t first, std::int64_t last) {
                                  kernels::add_rows(dy + first * columns, last - first, columns, columns,
                                                    partial + first / block * columns);
                              });

@@ -11,7 +11,7 @@ namespace plimsoll::nn
 struct LinearParams
 {
     at::Tensor weight_OI;
-    at::Tensor bias_O; ///< undefined: none
+    at::Tensor bias_O;  ///< undefined: none
 };
 
 /// Views of the flat gradient buffer; undefined where absent or frozen.

@@ -44,7 +44,8 @@ void activate(Activation activation, const at::Tensor& pre_NG, const at::Tensor&
                           });
 }
 
-/// GELU: pre becomes the output, dact the gradient of pre. SwiGLU: the other way round, since only pre is wide enough.
+/// GELU: pre becomes the output, dact the gradient of pre. SwiGLU: the other way round, since only pre is wide
+/// enough.
 template<class T>
 void activation_backward(Activation activation, const at::Tensor& pre_NG, const at::Tensor& dact_NF)
 {

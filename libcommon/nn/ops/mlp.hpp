@@ -4,8 +4,8 @@
 ///     gelu_tanh, gelu_erf:  act(u) = gelu(u)             Win = up            [F, D]
 ///     swiglu:               act(g, u) = silu(g) * u      Win = gate over up  [2F, D], gate rows first
 ///
-/// Kept alive: x and the pre-activation. The activation's output is made again in backward, in the pass that turns the
-/// incoming gradient into that of the pre-activation; both overwrite buffers that exist.
+/// Kept alive: x and the pre-activation. The activation's output is made again in backward, in the pass that turns
+/// the incoming gradient into that of the pre-activation; both overwrite buffers that exist.
 ///
 /// Shapes: N tokens, D model, F ffn, G = F or 2F. f32 and f64.
 
@@ -19,9 +19,9 @@ struct MlpParams
 {
     Activation activation = Activation::swiglu;
     at::Tensor in_weight_GD;
-    at::Tensor in_bias_G; ///< undefined: none
+    at::Tensor in_bias_G;  ///< undefined: none
     at::Tensor down_weight_DF;
-    at::Tensor down_bias_D; ///< undefined: none
+    at::Tensor down_bias_D;  ///< undefined: none
 };
 
 /// Views of the flat gradient buffer; undefined where absent or frozen.

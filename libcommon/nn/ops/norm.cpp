@@ -112,8 +112,7 @@ NormForward norm_forward(const OpContext&, const NormParams& params, const at::T
                       using T = decltype(zero);
                       T* y = mutable_elements<T>(result.y_ND);
                       kernels::parallel_for(num_rows, rows_per_task(dim),
-                                            [&](std::int64_t first, std::int64_t last)
-                                            {
+                                            [&](std::int64_t first, std::int64_t last) {
                                                 kernels::norm_forward(norm_rows<T>(params, result.saved, first, last),
                                                                       params.eps, y + first * dim);
                                             });

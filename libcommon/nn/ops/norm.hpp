@@ -18,7 +18,7 @@ struct NormParams
     NormKind kind = NormKind::rms_norm;
     double eps = 1e-5;
     at::Tensor weight_D;
-    at::Tensor bias_D; ///< undefined: none
+    at::Tensor bias_D;  ///< undefined: none
 };
 
 /// Views of the flat gradient buffer; undefined where absent or frozen.
@@ -31,17 +31,17 @@ struct NormGrads
 struct NormSaved
 {
     at::Tensor x_ND;
-    at::Tensor mean_N; ///< undefined for RMSNorm
+    at::Tensor mean_N;  ///< undefined for RMSNorm
     at::Tensor rstd_N;
     std::vector<SavedTensor> tensors() const;
 };
 
-/// The sums of one backward pass. They are D elements each and need a pass over x and dy that backward_input makes anyway,
-/// so that neither x nor dy stays alive for the weight's gradient.
+/// The sums of one backward pass. They are D elements each and need a pass over x and dy that backward_input makes
+/// anyway, so that neither x nor dy stays alive for the weight's gradient.
 struct NormPending
 {
     at::Tensor dweight_D;
-    at::Tensor dbias_D; ///< undefined without bias
+    at::Tensor dbias_D;  ///< undefined without bias
     std::vector<SavedTensor> tensors() const;
 };
 

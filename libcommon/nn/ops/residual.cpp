@@ -18,8 +18,10 @@ at::Tensor residual_add(const OpContext&, const at::Tensor& x_ND, const at::Tens
                       T* sum = mutable_elements<T>(branch_ND);
                       constexpr std::int64_t block = 16384;
                       kernels::parallel_blocks(x_ND.numel(), block,
-                                               [&](std::int64_t first, std::int64_t last)
-                                               { kernels::add_vectors(x + first, sum + first, sum + first, last - first); });
+                                               [&](std::int64_t first, std::int64_t last) {
+                                                   kernels::add_vectors(x + first, sum + first, sum + first,
+                                                                        last - first);
+                                               });
                   });
     return branch_ND;
 }

@@ -12,8 +12,8 @@ namespace plimsoll::nn
 namespace
 {
 
-/// Llama 3.1: long wavelengths are stretched by `factor`, short ones kept, those between blended. In fp32, in the order in
-/// which HF evaluates it, so that the angles agree.
+/// Llama 3.1: long wavelengths are stretched by `factor`, short ones kept, those between blended. In fp32, in the
+/// order in which HF evaluates it, so that the angles agree.
 float scaled_frequency(const RopeSpec& spec, float frequency)
 {
     const float context = static_cast<float>(spec.original_max_positions);

@@ -4,8 +4,8 @@
 ///     out_i       = x_i cos(a) - x_{i+E/2} sin(a)
 ///     out_{i+E/2} = x_{i+E/2} cos(a) + x_i sin(a)       a = position * inv_freq_i
 ///
-/// Angles, cosines and sines follow the fp32 formula whatever the run's type, and are then cast: the same values in every
-/// precision. Shapes: S positions, E head dim, C = E/2.
+/// Angles, cosines and sines follow the fp32 formula whatever the run's type, and are then cast: the same values in
+/// every precision. Shapes: S positions, E head dim, C = E/2.
 
 #include <vector>
 

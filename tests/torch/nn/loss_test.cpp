@@ -20,7 +20,12 @@ namespace plimsoll::nn
 namespace
 {
 
-enum class Masks { all, some, none };
+enum class Masks
+{
+    all,
+    some,
+    none
+};
 
 struct Case
 {
@@ -29,8 +34,8 @@ struct Case
     double logit_size;
 };
 const Case cases[] = {
-    {1, 1, 1, Masks::all, 1},    {1, 5, 2, Masks::all, 1},      {7, 16, 33, Masks::some, 1},
-    {7, 16, 33, Masks::none, 1}, {50, 24, 1025, Masks::some, 1}, {13, 8, 3000, Masks::all, 60},
+    {1, 1, 1, Masks::all, 1},       {1, 5, 2, Masks::all, 1},       {7, 16, 33, Masks::some, 1},
+    {7, 16, 33, Masks::none, 1},    {50, 24, 1025, Masks::some, 1}, {13, 8, 3000, Masks::all, 60},
     {9, 32, 50257, Masks::some, 4},
 };
 
@@ -56,7 +61,7 @@ Inputs make_inputs(const Case& c, at::ScalarType type)
 struct Oracle
 {
     double loss_sum;
-    at::Tensor x, weight; ///< leaves after backward of loss_sum * scale
+    at::Tensor x, weight;  ///< leaves after backward of loss_sum * scale
 };
 
 Oracle run_oracle(const Inputs& in)
@@ -84,7 +89,8 @@ TEST(HeadLoss, MatchesAutogradForEveryChunkSize)
             const OpContext ctx = context(1, c.rows);
             for (const std::int64_t chunks : {std::int64_t(1), std::int64_t(2), std::int64_t(3), c.rows, c.rows + 5})
             {
-                SCOPED_TRACE(testing::Message() << "V " << c.vocab << " chunks " << chunks << " " << at::toString(type));
+                SCOPED_TRACE(testing::Message()
+                             << "V " << c.vocab << " chunks " << chunks << " " << at::toString(type));
                 HeadLossParams params = in.params;
                 params.chunks = chunks;
                 HeadLossGrads grads;
@@ -108,7 +114,8 @@ TEST(HeadLoss, MatchesAutogradForEveryChunkSize)
 
                 HeadLossGrads none;
                 const at::Tensor kept = in.x.clone();
-                const HeadLossResult evaluate = head_loss(ctx, params, LossMode::evaluate, kept, in.labels, in.mask, none);
+                const HeadLossResult evaluate =
+                    head_loss(ctx, params, LossMode::evaluate, kept, in.labels, in.mask, none);
                 EXPECT_EQ(evaluate.loss_sum, train.loss_sum);
                 EXPECT_EQ(evaluate.count, train.count);
                 EXPECT_FALSE(evaluate.dx_ND.defined());
@@ -140,11 +147,10 @@ TEST(HeadLoss, NoValidTokenGivesZeroLossAndExactlyZeroGradients)
 {
     at::manual_seed(53);
     Inputs in = make_inputs({6, 4, 9, Masks::none, 1}, at::kFloat);
-    in.labels.fill_(-100); // not read where masked
+    in.labels.fill_(-100);  // not read where masked
     HeadLossGrads grads;
     grads.weight_VD = at::zeros_like(in.params.weight_VD);
-    const HeadLossResult result =
-        head_loss(context(1, 6), in.params, LossMode::train, in.x, in.labels, in.mask, grads);
+    const HeadLossResult result = head_loss(context(1, 6), in.params, LossMode::train, in.x, in.labels, in.mask, grads);
     EXPECT_EQ(result.loss_sum, 0.0);
     EXPECT_EQ(result.count, 0);
     EXPECT_EQ(result.dx_ND.abs().max().item<double>(), 0.0);
@@ -180,7 +186,7 @@ TEST(HeadLoss, HugeLogitsNeitherOverflowNorLoseTheLoss)
     const HeadLossResult result =
         head_loss(context(1, 1), params, LossMode::train, at::zeros({1, 1}) + 1, labels, mask, grads);
     EXPECT_DOUBLE_EQ(result.loss_sum, 2e4);
-    EXPECT_DOUBLE_EQ(result.dx_ND.item<double>(), 2e4); // 1e4 * 1 + -1e4 * -1
+    EXPECT_DOUBLE_EQ(result.dx_ND.item<double>(), 2e4);  // 1e4 * 1 + -1e4 * -1
 }
 
 TEST(HeadLoss, NamesALabelOutsideTheVocabulary)
@@ -204,7 +210,7 @@ TEST(HeadLoss, ChunkRowsFollowTheBudget)
     HeadLossParams params;
     params.weight_VD = at::zeros({50257, 1});
     EXPECT_EQ(head_loss_chunk_rows(params, 1), 1);
-    EXPECT_EQ(head_loss_chunk_rows(params, 1024), 256); // 333 rows fit in 64 MiB: 4 chunks of equal size
+    EXPECT_EQ(head_loss_chunk_rows(params, 1024), 256);  // 333 rows fit in 64 MiB: 4 chunks of equal size
     params.chunk_bytes = 1;
     EXPECT_EQ(head_loss_chunk_rows(params, 1024), 1);
     params.chunks = 3;
@@ -231,7 +237,7 @@ TEST(HeadLoss, HoldsOneChunkOfLogitsAndNoMore)
 {
     at::manual_seed(55);
     Inputs in = make_inputs({64, 16, 5000, Masks::all, 1}, at::kFloat);
-    in.params.chunk_bytes = 16 * 5000 * 4; // 16 rows
+    in.params.chunk_bytes = 16 * 5000 * 4;  // 16 rows
     HeadLossGrads grads;
     grads.weight_VD = at::zeros_like(in.params.weight_VD);
     auto recorder = std::make_shared<PeakRecorder>();

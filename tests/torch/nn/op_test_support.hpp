@@ -2,10 +2,10 @@
 // Inputs, comparison and thread guards of the operation tests.
 //
 // Oracle: C++ autograd in fp64 over composite ATen operations, on the inputs as the tested type has rounded them. So
-// what is compared is the tested operation's own rounding. Error = largest difference / largest magnitude of the oracle's
-// tensor. An fp64 sum of K products has a rounding error of about sqrt(K) 2^-53, a chain of a few of them stays
-// below 1e-13 for K <= 10^4: gate 1e-12. In fp32 the same chain is 2^29 times coarser, 5e-5 at worst and about 3e-7
-// typically: gate 3e-6 (ten times the typical, five times tighter than the worst).
+// what is compared is the tested operation's own rounding. Error = largest difference / largest magnitude of the
+// oracle's tensor. An fp64 sum of K products has a rounding error of about sqrt(K) 2^-53, a chain of a few of them
+// stays below 1e-13 for K <= 10^4: gate 1e-12. In fp32 the same chain is 2^29 times coarser, 5e-5 at worst and
+// about 3e-7 typically: gate 3e-6 (ten times the typical, five times tighter than the worst).
 
 // Without it TensorOperators.h takes in every operation.
 #ifndef AT_PER_OPERATOR_HEADERS

@@ -1,4 +1,5 @@
-// Attention with every combination of its parts against autograd, and the RoPE table. B, S, D, H, K, E as in attention.hpp.
+// Attention with every combination of its parts against autograd, and the RoPE table. B, S, D, H, K, E as in
+// attention.hpp.
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
@@ -30,13 +31,13 @@ struct Case
 };
 
 const Case cases[] = {
-    {1, 1, 4, 1, 1, 2, true, false, false, false},     // one token: a softmax over one score
+    {1, 1, 4, 1, 1, 2, true, false, false, false},  // one token: a softmax over one score
     {2, 1, 6, 2, 1, 4, true, true, true, false},
-    {1, 7, 12, 3, 3, 4, false, false, true, true},     // GPT-2: no rotation, biases everywhere
-    {3, 17, 24, 4, 2, 6, true, false, false, false},   // Llama with grouped KV heads
-    {2, 33, 20, 6, 1, 10, true, false, true, false},   // Qwen2: QKV bias, one KV head
-    {2, 65, 24, 4, 2, 8, true, true, false, false},    // Qwen3: qk-norm
-    {1, 130, 16, 2, 2, 16, false, true, true, true},   // more than one block of rows in the sums
+    {1, 7, 12, 3, 3, 4, false, false, true, true},    // GPT-2: no rotation, biases everywhere
+    {3, 17, 24, 4, 2, 6, true, false, false, false},  // Llama with grouped KV heads
+    {2, 33, 20, 6, 1, 10, true, false, true, false},  // Qwen2: QKV bias, one KV head
+    {2, 65, 24, 4, 2, 8, true, true, false, false},   // Qwen3: qk-norm
+    {1, 130, 16, 2, 2, 16, false, true, true, true},  // more than one block of rows in the sums
 };
 
 AttentionParams make_params(const Case& c, at::ScalarType type)
@@ -94,8 +95,9 @@ at::Tensor attention_oracle(const Case& c, const std::vector<at::Tensor>& leaves
     const at::Tensor future = at::ones({c.seq_len, c.seq_len}, at::TensorOptions().dtype(at::kBool)).triu(1);
     const at::Tensor scores = (at::matmul(q, k.transpose(2, 3)) / std::sqrt(double(c.head_dim)))
                                   .masked_fill(future, -std::numeric_limits<double>::infinity());
-    const at::Tensor out = at::matmul(at::softmax(scores, -1), v).permute({0, 2, 1, 3}).reshape(
-        {c.batch * c.seq_len, c.heads * c.head_dim});
+    const at::Tensor out = at::matmul(at::softmax(scores, -1), v)
+                               .permute({0, 2, 1, 3})
+                               .reshape({c.batch * c.seq_len, c.heads * c.head_dim});
     const at::Tensor y = at::matmul(out, leaves[2].transpose(0, 1));
     return leaves[3].defined() ? y + leaves[3] : y;
 }
@@ -121,8 +123,8 @@ TEST(OpsAttention, MatchesAutogradAndAddsUp)
     {
         for (const Case& c : cases)
         {
-            SCOPED_TRACE(testing::Message() << "S " << c.seq_len << " H " << c.heads << " K " << c.kv_heads << " "
-                                            << at::toString(type));
+            SCOPED_TRACE(testing::Message()
+                         << "S " << c.seq_len << " H " << c.heads << " K " << c.kv_heads << " " << at::toString(type));
             const RopeTable table = make_rope_table(RopeSpec(), c.head_dim, c.seq_len + 3, type);
             AttentionParams params = make_params(c, type);
             params.rope = c.rope ? &table : nullptr;
@@ -148,7 +150,10 @@ TEST(OpsAttention, MatchesAutogradAndAddsUp)
                                          grads.o_bias_D,      grads.q_norm_weight_E, grads.k_norm_weight_E};
             for (std::size_t i = 0; i < leaves.size(); ++i)
             {
-                if (!leaves[i].defined() || (c.seq_len == 1 && i >= 4)) { continue; } // one score: no gradient to q or k
+                if (!leaves[i].defined() || (c.seq_len == 1 && i >= 4))
+                {
+                    continue;
+                }  // one score: no gradient to q or k
                 EXPECT_CLOSE(actual[i], leaves[i].grad() * 2, tolerance(type)) << "leaf " << i;
             }
         }
@@ -199,7 +204,8 @@ TEST(OpsRope, TableFollowsTheFp32FormulaAtEveryPrecision)
     const at::TensorOptions floats = at::TensorOptions().dtype(at::kFloat);
     const at::Tensor frequencies = 1.0 / at::pow(10000.0, at::arange(0, 64, 2, floats) / 64);
     const at::Tensor angles = at::outer(at::arange(300, floats), frequencies);
-    // A frequency may differ by one ulp of fp32 (pow is not rounded correctly everywhere): 300 * 2^-24 radians, plus one of cos.
+    // A frequency may differ by one ulp of fp32 (pow is not rounded correctly everywhere): 300 * 2^-24 radians,
+    // plus one of cos.
     EXPECT_LE((f32.cos_SC - at::cos(angles)).abs().max().item<double>(), 300 * 6e-8 + 1.2e-7);
     EXPECT_LE((f32.sin_SC - at::sin(angles)).abs().max().item<double>(), 300 * 6e-8 + 1.2e-7);
 }
@@ -217,9 +223,19 @@ TEST(OpsRope, Llama3ScalingMatchesTransformers)
     ASSERT_EQ(frequencies.size(), 64u);
     // transformers 5, ROPE_INIT_FUNCTIONS["llama3"] with Llama-3.1-8B's configuration, head_dim 128.
     const std::vector<std::pair<std::size_t, double>> golden = {
-        {0, 1.0},             {1, 0.814617217},     {17, 0.0306345206},   {28, 0.00321144611}, {29, 0.00216657063},
-        {30, 0.00137189368},  {31, 0.00085675146},  {32, 0.000524846022}, {34, 0.000178507791}, {35, 9.55621217e-05},
-        {36, 7.78465546e-05}, {40, 3.42810235e-05}, {63, 3.06892588e-07},
+        {0, 1.0},
+        {1, 0.814617217},
+        {17, 0.0306345206},
+        {28, 0.00321144611},
+        {29, 0.00216657063},
+        {30, 0.00137189368},
+        {31, 0.00085675146},
+        {32, 0.000524846022},
+        {34, 0.000178507791},
+        {35, 9.55621217e-05},
+        {36, 7.78465546e-05},
+        {40, 3.42810235e-05},
+        {63, 3.06892588e-07},
     };
     for (const auto& [i, expected] : golden) { EXPECT_NEAR(frequencies[i] / expected, 1.0, 1.3e-7) << i; }
 }

@@ -94,7 +94,8 @@ TEST(OpsEmbedding, NamesAnIdOutsideTheVocabulary)
         }
         catch (const FormatError& error)
         {
-            EXPECT_EQ(error.text(), fmt::format("token id {} is outside the vocabulary of 4 (data of another tokenizer?)", bad));
+            EXPECT_EQ(error.text(),
+                      fmt::format("token id {} is outside the vocabulary of 4 (data of another tokenizer?)", bad));
         }
     }
 }

@@ -24,9 +24,9 @@ struct Case
     bool bias;
 };
 const Case cases[] = {
-    {Activation::gelu_tanh, 1, 1, 1, true},   {Activation::gelu_tanh, 70, 24, 97, true},
-    {Activation::gelu_erf, 1, 8, 3, false},   {Activation::gelu_erf, 70, 24, 97, true},
-    {Activation::swiglu, 1, 3, 1, false},     {Activation::swiglu, 70, 24, 61, false},
+    {Activation::gelu_tanh, 1, 1, 1, true},  {Activation::gelu_tanh, 70, 24, 97, true},
+    {Activation::gelu_erf, 1, 8, 3, false},  {Activation::gelu_erf, 70, 24, 97, true},
+    {Activation::swiglu, 1, 3, 1, false},    {Activation::swiglu, 70, 24, 61, false},
     {Activation::swiglu, 33, 16, 128, true},
 };
 
@@ -112,7 +112,7 @@ TEST(OpsMlp, KeepsOnlyInputAndPreActivation)
     const void* pre = saved[1].tensor.data_ptr();
     MlpBackward backward =
         mlp_backward_input(context(1, 5), params, std::move(forward.saved), random({5, 4}, at::kFloat));
-    EXPECT_EQ(backward.pending.dpre_NG.data_ptr(), pre); // written over, not beside
+    EXPECT_EQ(backward.pending.dpre_NG.data_ptr(), pre);  // written over, not beside
 }
 
 /// Every finite input, far beyond where exp over- or underflows.
@@ -121,8 +121,7 @@ TEST(OpsMlp, ActivationsAreAccurateAndFiniteOverTheWholeRange)
     const at::Tensor grid = at::linspace(-200, 200, 80001, at::TensorOptions().dtype(at::kDouble));
     for (const kernels::GeluKind kind : {kernels::GeluKind::tanh, kernels::GeluKind::erf})
     {
-        const Activation activation =
-            kind == kernels::GeluKind::tanh ? Activation::gelu_tanh : Activation::gelu_erf;
+        const Activation activation = kind == kernels::GeluKind::tanh ? Activation::gelu_tanh : Activation::gelu_erf;
         const at::Tensor x32 = grid.to(at::kFloat);
         const at::Tensor x = leaf(x32);
         const at::Tensor y = activation_oracle(activation, x);

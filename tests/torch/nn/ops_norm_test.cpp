@@ -16,13 +16,13 @@ struct Case
     std::int64_t rows, dim;
     bool bias;
     double eps;
-    double offset; ///< mean of x
+    double offset;  ///< mean of x
 };
 
 const Case cases[] = {
-    {NormKind::rms_norm, 1, 1, false, 1e-6, 0},     {NormKind::layer_norm, 1, 3, true, 1e-5, 0},
-    {NormKind::rms_norm, 1, 768, false, 1e-5, 0},   {NormKind::layer_norm, 63, 33, true, 1e-5, 0},
-    {NormKind::layer_norm, 65, 48, false, 1e-3, 0}, {NormKind::rms_norm, 200, 127, false, 1e-1, 0},
+    {NormKind::rms_norm, 1, 1, false, 1e-6, 0},      {NormKind::layer_norm, 1, 3, true, 1e-5, 0},
+    {NormKind::rms_norm, 1, 768, false, 1e-5, 0},    {NormKind::layer_norm, 63, 33, true, 1e-5, 0},
+    {NormKind::layer_norm, 65, 48, false, 1e-3, 0},  {NormKind::rms_norm, 200, 127, false, 1e-1, 0},
     {NormKind::layer_norm, 5000, 19, true, 1e-5, 0}, {NormKind::layer_norm, 7, 512, true, 1e-5, 100},
 };
 
@@ -47,7 +47,7 @@ Inputs make_inputs(const Case& c, at::ScalarType type)
 
 struct Oracle
 {
-    at::Tensor y, x, weight, bias; ///< y and leaves after backward
+    at::Tensor y, x, weight, bias;  ///< y and leaves after backward
 };
 
 Oracle run_oracle(const Case& c, const Inputs& in)
@@ -117,7 +117,8 @@ TEST(OpsNorm, AddsTheResidualGradientInPlace)
     {
         const Inputs in = make_inputs(c, at::kDouble);
         const OpContext ctx = context(1, c.rows);
-        at::Tensor plain = norm_backward_input(ctx, in.params, norm_forward(ctx, in.params, in.x).saved, in.dy.clone()).dx_ND;
+        at::Tensor plain =
+            norm_backward_input(ctx, in.params, norm_forward(ctx, in.params, in.x).saved, in.dy.clone()).dx_ND;
         const at::Tensor residual = in.residual.clone();
         const at::Tensor dy = in.dy.clone();
         NormBackward added =

@@ -70,7 +70,8 @@ AdamWStep typical_step(std::int64_t t)
 
 const std::int64_t counts[] = {1, 3, 16, 17, 1000, 16384, 16385, 70001};
 
-/// Per element some ten roundings of 2^-53 (2^-24); the parameter is of size 1, the update of size lr: gates of 4 ulp and 16 ulp.
+/// Per element some ten roundings of 2^-53 (2^-24); the parameter is of size 1, the update of size lr: gates of 4
+/// ulp and 16 ulp.
 TEST(AdamW, MatchesTheFormulaOverManySteps)
 {
     at::manual_seed(61);
@@ -166,7 +167,8 @@ TEST(AdamW, ZeroesTheGradientInTheSamePass)
 TEST(AdamW, GapsOfZerosStayZero)
 {
     const at::TensorOptions floats = at::TensorOptions().dtype(at::kFloat);
-    const State gap = {at::zeros({64}, floats), at::zeros({64}, floats), at::zeros({64}, floats), at::zeros({64}, floats)};
+    const State gap = {at::zeros({64}, floats), at::zeros({64}, floats), at::zeros({64}, floats),
+                       at::zeros({64}, floats)};
     for (int t = 1; t <= 3; ++t) { update(typical_step(t), gap); }
     EXPECT_EQ(gap.param.abs().max().item<double>(), 0.0);
     EXPECT_EQ(gap.moment2.abs().max().item<double>(), 0.0);
@@ -190,8 +192,9 @@ TEST(OptimizerRanges, CutsAUnitByGroupAndShard)
         std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
     };
     const std::vector<Row> table = {
-        {0, 0, {}},           {0, 100, {{0, 40}, {40, 70}}}, {0, 40, {{0, 40}}},
-        {10, 20, {{10, 20}}}, {39, 41, {{39, 40}, {40, 41}}}, {50, 100, {{50, 70}}}, {70, 100, {}},
+        {0, 0, {}},           {0, 100, {{0, 40}, {40, 70}}},  {0, 40, {{0, 40}}},
+        {10, 20, {{10, 20}}}, {39, 41, {{39, 40}, {40, 41}}}, {50, 100, {{50, 70}}},
+        {70, 100, {}},
     };
     for (const Row& row : table)
     {
@@ -224,7 +227,8 @@ TEST(OptimizerRanges, UpdatesAShardWithDecayOnlyWhereItBelongs)
     no_decay.weight_decay = 0;
     const State plain = copy_of(before, at::kDouble);
     reference_update(no_decay, plain);
-    const auto range = [](const at::Tensor& t, std::int64_t from, std::int64_t to) { return t.narrow(0, from, to - from); };
+    const auto range = [](const at::Tensor& t, std::int64_t from, std::int64_t to)
+    { return t.narrow(0, from, to - from); };
     EXPECT_TRUE(range(whole.param, 0, 30).equal(range(before.param, 0, 30)));
     EXPECT_CLOSE(range(whole.param, 30, 40), range(decayed.param, 30, 40), 1e-15);
     EXPECT_CLOSE(range(whole.param, 40, 70), range(plain.param, 40, 70), 1e-15);
