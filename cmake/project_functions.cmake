@@ -60,7 +60,7 @@ endfunction()
 
 # plimsoll_test(NAME base LABEL unit LINK plimsoll::base [TORCH] [TIMEOUT 120] [ENVIRONMENT A=b]) registers one GoogleTest
 # binary <LABEL>_<NAME> of all *_test.cpp in the folder NAME below the calling one; TORCH where they include torch headers.
-# Zero tests run is a failure (tests/support/test_main.cpp).
+# The target tests_<LABEL> builds all of a label. Zero tests run is a failure (tests/support/test_main.cpp).
 function(plimsoll_test)
     cmake_parse_arguments(ARG "TORCH" "NAME;LABEL;TIMEOUT" "LINK;ENVIRONMENT" ${ARGN})
     file(GLOB ARG_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_NAME}/*.cpp)
@@ -73,6 +73,10 @@ function(plimsoll_test)
     endif()
     set(target ${ARG_LABEL}_${ARG_NAME})
     add_executable(${target} ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/tests/support/test_main.cpp)
+    if(NOT TARGET tests_${ARG_LABEL})
+        add_custom_target(tests_${ARG_LABEL})
+    endif()
+    add_dependencies(tests_${ARG_LABEL} ${target})
     # What is tested lies in the libraries, optimised as they are installed; test bodies compile in half the time without.
     # (With a precompiled header of an optimising build, -O1 is the least that the compiler accepts.)
     target_compile_options(${target} PRIVATE $<IF:$<BOOL:${ARG_TORCH}>,-O1,-O0>)

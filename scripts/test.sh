@@ -39,8 +39,8 @@ if run_stage deps "$SOURCE_DIR/scripts/deps.sh" demo test; then
     run_stage install-ci env PRESET=ci PREFIX="$BUILD/install" "$SOURCE_DIR/scripts/install.sh"
     labels=(-L '^unit$')
     run_stage build-clang "$SOURCE_DIR/scripts/build.sh" clang
-    build_and_test asan
-    build_and_test tsan
+    build_and_test asan tests_unit
+    build_and_test tsan tests_unit
 fi
 stage "summary"
 "$PYTHON" "$SOURCE_DIR/scripts/summarize_tests.py" "$results"
