@@ -1,11 +1,11 @@
 #include "nn/sharded_params.hpp"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/TensorOptions.h>
 
 #include "base/error.hpp"
 #include "base/rng.hpp"
+#include "nn/kernels/parallel.hpp"
 
 namespace plimsoll::nn
 {
@@ -67,7 +67,7 @@ void fill_box(const FlatTensor& tensor, const CounterRng& rng, T* values)
         }
     };
     const std::int64_t rows_per_task = std::max<std::int64_t>(1, 65536 / std::max<std::int64_t>(1, row));
-    at::parallel_for(0, rows, rows_per_task, fill_rows);
+    kernels::parallel_for(rows, rows_per_task, fill_rows);
 }
 
 }  // namespace
