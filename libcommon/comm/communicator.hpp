@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "mem/buffer_view.hpp"
 #include "mem/device.hpp"
@@ -61,6 +62,15 @@ class Communicator
     virtual Work all_gather(BufferView input, BufferView output, Stream& stream) = 0;
     virtual Work broadcast(BufferView data, std::int64_t root, Stream& stream) = 0;
     virtual void barrier() = 0;
+    /// To and from one other member. Messages between two members arrive in the order sent. A send completes at the latest
+    /// when the peer has received; until then its buffer belongs to it.
+    virtual Work send(BufferView data, std::int64_t peer, Stream& stream) = 0;
+    virtual Work recv(BufferView data, std::int64_t peer, Stream& stream) = 0;
+    /// A communicator of these members (ranks of this one, in the order that becomes the new group's). Every member of the
+    /// new group calls it, with the same list and in the same order; others need not. @pre rank() is one of `ranks`
+    virtual std::unique_ptr<Communicator> subgroup(std::string name, const std::vector<std::int64_t>& ranks) = 0;
+    /// Moves operations under way forward without waiting for any (at most about 50 us).
+    virtual void progress() {}
 };
 
 /// The communicator of a group with one member.

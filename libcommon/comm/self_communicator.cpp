@@ -35,6 +35,15 @@ class SelfCommunicator final : public Communicator
 
     void barrier() override {}
 
+    Work send(BufferView, std::int64_t, Stream&) override { throw InternalError("a group of one has no peer to send to"); }
+    Work recv(BufferView, std::int64_t, Stream&) override { throw InternalError("a group of one has no peer to receive from"); }
+
+    std::unique_ptr<Communicator> subgroup(std::string name, const std::vector<std::int64_t>& ranks) override
+    {
+        EXPECT(ranks.size() == 1 && ranks.front() == 0);
+        return make_self_communicator(std::move(name));
+    }
+
   private:
     static Work copy(const BufferView& input, const BufferView& output)
     {
