@@ -280,6 +280,41 @@ PipelineSchedule make_single_stage_schedule(std::int64_t num_micro_batches)
     return schedule;
 }
 
+PipelineSchedule make_1f1b_schedule(std::int64_t num_stages, std::int64_t num_micro_batches)
+{
+    EXPECT(num_stages >= 1 && num_micro_batches >= 1);
+    if (num_stages == 1) { return make_single_stage_schedule(num_micro_batches); }
+    PipelineSchedule schedule;
+    schedule.name = "1f1b";
+    schedule.num_micro_batches = num_micro_batches;
+    for (std::int64_t stage = 0; stage < num_stages; ++stage)
+    {
+        std::vector<Action> actions;
+        const bool first = stage == 0, last = stage == num_stages - 1;
+        const auto forward = [&](std::int64_t m)
+        {
+            if (!first) { actions.push_back({ActionKind::recv_activation, m, 0}); }
+            actions.push_back({ActionKind::forward, m, 0});
+            if (!last) { actions.push_back({ActionKind::send_activation, m, 0}); }
+        };
+        const auto backward = [&](std::int64_t m)
+        {
+            if (!last) { actions.push_back({ActionKind::recv_gradient, m, 0}); }
+            actions.push_back({ActionKind::backward, m, 0});
+            if (!first) { actions.push_back({ActionKind::send_gradient, m, 0}); }
+        };
+        const std::int64_t ahead = std::min(num_stages - stage - 1, num_micro_batches);
+        for (std::int64_t m = 0; m < ahead; ++m) { forward(m); }
+        for (std::int64_t m = 0; m < num_micro_batches; ++m)
+        {
+            if (m + ahead < num_micro_batches) { forward(m + ahead); }
+            backward(m);
+        }
+        schedule.stages.push_back(std::move(actions));
+    }
+    return schedule;
+}
+
 std::vector<std::string> verify_schedule(const PipelineSchedule& schedule)
 {
     return Verifier(schedule).faults();

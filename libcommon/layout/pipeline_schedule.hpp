@@ -41,6 +41,11 @@ struct PipelineSchedule
 /// Forward and plain backward of each micro-batch in turn: the schedule of a single stage.
 PipelineSchedule make_single_stage_schedule(std::int64_t num_micro_batches);
 
+/// One forward, one backward (PipeDream-flush, Narayanan et al. 2021): stage s of S runs min(S - s - 1, m) forwards first, then a
+/// forward and a backward in turn, so that at most S - s micro-batches are in flight. One stage: make_single_stage_schedule().
+/// @pre num_stages >= 1, num_micro_batches >= 1
+PipelineSchedule make_1f1b_schedule(std::int64_t num_stages, std::int64_t num_micro_batches);
+
 /// Checks without running: order (F before B before W, each exactly once for every micro-batch and chunk; `backward`
 /// stands for both B and W), sends and receives that match, and freedom from deadlock. Returns all faults, each naming
 /// stage, action and micro-batch; empty when the schedule is sound.

@@ -42,4 +42,12 @@ struct ShardSpec
     bool padded = false;
 };
 
+/// How many neighbouring tp ranks hold the same values whose gradient is a partial sum on each (their sum is the gradient):
+/// all tp ranks for replicate_grad_partial, tp / kv_heads for shared KV heads, else 1. Groups are runs of the tp axis.
+inline std::int64_t partial_gradient_ranks(const ShardSpec& shard, std::int64_t tp)
+{
+    if (shard.tp == Placement::replicate_grad_partial) { return tp; }
+    return shard.kv_heads > 0 && tp > shard.kv_heads ? tp / shard.kv_heads : 1;
+}
+
 }  // namespace plimsoll

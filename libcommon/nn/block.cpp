@@ -1,5 +1,7 @@
 #include "nn/block.hpp"
 
+#include <algorithm>
+
 #include "nn/ops/residual.hpp"
 
 namespace plimsoll::nn
@@ -45,6 +47,26 @@ class LayerViews
     std::string prefix_;
 };
 
+/// Parameters and gradients of a block have the same members.
+template<class Block>
+void take_views(const LayerViews& views, Activation activation, Block& made)
+{
+    made.input_norm.weight_D = views.one("input_norm.weight");
+    made.input_norm.bias_D = views.one("input_norm.bias");
+    made.attention.qkv_weight_TD = views.qkv("weight");
+    made.attention.qkv_bias_T = views.qkv("bias");
+    made.attention.o_weight_DA = views.one("attn.o_proj.weight");
+    made.attention.o_bias_D = views.one("attn.o_proj.bias");
+    made.attention.q_norm_weight_E = views.one("attn.q_norm.weight");
+    made.attention.k_norm_weight_E = views.one("attn.k_norm.weight");
+    made.mlp_norm.weight_D = views.one("mlp_norm.weight");
+    made.mlp_norm.bias_D = views.one("mlp_norm.bias");
+    made.mlp.in_weight_GD = views.mlp_in(activation, "weight");
+    made.mlp.in_bias_G = views.mlp_in(activation, "bias");
+    made.mlp.down_weight_DF = views.one("mlp.down_proj.weight");
+    made.mlp.down_bias_D = views.one("mlp.down_proj.bias");
+}
+
 }  // namespace
 
 std::vector<SavedTensor> BlockSaved::tensors() const
@@ -59,52 +81,25 @@ std::vector<SavedTensor> BlockSaved::tensors() const
 
 BlockParams block_params(const ModelSpec& model, const ShardedParams& params, std::int64_t layer, const RopeTable* rope)
 {
-    const LayerViews views(params, FlatState::params, layer);
+    const std::int64_t tp = params.layout().tp;
     BlockParams made;
     made.input_norm.kind = model.norm;
     made.input_norm.eps = model.norm_eps;
-    made.input_norm.weight_D = views.one("input_norm.weight");
-    made.input_norm.bias_D = views.one("input_norm.bias");
-    made.attention.heads = model.heads;
-    made.attention.kv_heads = model.kv_heads;
+    made.mlp_norm = made.input_norm;
+    made.attention.heads = model.heads / tp;
+    made.attention.kv_heads = std::max<std::int64_t>(1, model.kv_heads / tp);
     made.attention.head_dim = model.head_dim;
-    made.attention.qkv_weight_TD = views.qkv("weight");
-    made.attention.qkv_bias_T = views.qkv("bias");
-    made.attention.o_weight_DA = views.one("attn.o_proj.weight");
-    made.attention.o_bias_D = views.one("attn.o_proj.bias");
-    made.attention.q_norm_weight_E = views.one("attn.q_norm.weight");
-    made.attention.k_norm_weight_E = views.one("attn.k_norm.weight");
     made.attention.qk_norm_eps = model.norm_eps;
     made.attention.rope = rope;
-    made.mlp_norm = made.input_norm;
-    made.mlp_norm.weight_D = views.one("mlp_norm.weight");
-    made.mlp_norm.bias_D = views.one("mlp_norm.bias");
     made.mlp.activation = model.activation;
-    made.mlp.in_weight_GD = views.mlp_in(model.activation, "weight");
-    made.mlp.in_bias_G = views.mlp_in(model.activation, "bias");
-    made.mlp.down_weight_DF = views.one("mlp.down_proj.weight");
-    made.mlp.down_bias_D = views.one("mlp.down_proj.bias");
+    take_views(LayerViews(params, FlatState::params, layer), model.activation, made);
     return made;
 }
 
 BlockGrads block_grads(const ModelSpec& model, const ShardedParams& params, std::int64_t layer)
 {
-    const LayerViews views(params, FlatState::grads, layer);
     BlockGrads made;
-    made.input_norm.weight_D = views.one("input_norm.weight");
-    made.input_norm.bias_D = views.one("input_norm.bias");
-    made.attention.qkv_weight_TD = views.qkv("weight");
-    made.attention.qkv_bias_T = views.qkv("bias");
-    made.attention.o_weight_DA = views.one("attn.o_proj.weight");
-    made.attention.o_bias_D = views.one("attn.o_proj.bias");
-    made.attention.q_norm_weight_E = views.one("attn.q_norm.weight");
-    made.attention.k_norm_weight_E = views.one("attn.k_norm.weight");
-    made.mlp_norm.weight_D = views.one("mlp_norm.weight");
-    made.mlp_norm.bias_D = views.one("mlp_norm.bias");
-    made.mlp.in_weight_GD = views.mlp_in(model.activation, "weight");
-    made.mlp.in_bias_G = views.mlp_in(model.activation, "bias");
-    made.mlp.down_weight_DF = views.one("mlp.down_proj.weight");
-    made.mlp.down_bias_D = views.one("mlp.down_proj.bias");
+    take_views(LayerViews(params, FlatState::grads, layer), model.activation, made);
     return made;
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "nn/ops/tensor_view.hpp"
 
 namespace plimsoll::nn
 {
@@ -21,20 +22,37 @@ EvaluationResult evaluate(Model& model, RankGroups& groups, const EvaluationSet&
 
     LossSums sums;
     TokenBatch batch;
+    at::Tensor sent_ND;  // belongs to `sent`
+    Work sent;
+    const std::int64_t stage = groups.pp->rank();
     const std::int64_t stride = micro_batch * groups.dp->size();
     for (std::int64_t base = groups.dp->rank() * micro_batch; base < set.num_sequences(); base += stride)
     {
         const std::int64_t num = std::min(micro_batch, set.num_sequences() - base);
         set.read(base, num, batch);
         ctx.batch = num;
-        sums += model.evaluate(ctx, token_tensors(batch));
+        at::Tensor x_ND;
+        if (!model.is(StageEnd::first))
+        {
+            x_ND = model.make_activation(num * seq_len);
+            groups.pp->recv(buffer_view(x_ND), stage - 1, stream).wait(stream);
+        }
+        TrainForward done = model.evaluate_stage(ctx, token_tensors(batch), std::move(x_ND));
+        sums += done.sums;
+        if (model.is(StageEnd::last)) { continue; }
+        sent.wait(stream);
+        sent_ND = std::move(done.y_ND);
+        sent = groups.pp->send(buffer_view(sent_ND), stage + 1, stream);
     }
-    double values[2] = {sums.loss, static_cast<double>(sums.count)};
+    sent.wait(stream);
+    // All ranks of a tp group have the same sums, only last stages have any: one rank speaks for each batch.
+    const bool speaks = groups.tp->rank() == 0;
+    double values[2] = {speaks ? sums.loss : 0.0, speaks ? static_cast<double>(sums.count) : 0.0};
     BufferView view;
     view.data = values;
     view.dtype = Dtype::f64;
     view.count = 2;
-    groups.dp->all_reduce(view, ReduceOp::sum, stream).synchronize();
+    groups.world->all_reduce(view, ReduceOp::sum, stream).wait(stream);
 
     EvaluationResult result;
     result.tokens = static_cast<std::int64_t>(values[1]);

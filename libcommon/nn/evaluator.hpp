@@ -17,6 +17,7 @@ struct EvaluationResult
     double seconds = 0;
 };
 
+/// Every rank calls it with the same arguments and gets the same result; dp ranks share the batches, stages pass activations on.
 /// Runs the model over the whole set in batches of at most `micro_batch` sequences; touches neither parameters nor
 /// gradients. @throws NumericError when the loss is not finite.
 EvaluationResult evaluate(Model& model, RankGroups& groups, const EvaluationSet& set, std::int64_t seq_len,

@@ -1,5 +1,6 @@
 #include "nn/model.hpp"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
 #include "base/error.hpp"
@@ -22,24 +23,57 @@ TokenTensors token_tensors(TokenBatch& batch)
     return tokens;
 }
 
-Model::Model(const ModelSpec& spec, ShardedParams& params, std::int64_t seq_len, std::int64_t loss_chunks) : spec_(spec)
+namespace
 {
+
+/// This rank's real rows of a table over the vocabulary; padding is left out.
+at::Tensor vocab_rows(const ShardedParams& params, FlatState state, const char* name)
+{
+    return params.view(state, name).narrow(0, 0, params.flat().tensor(name).box.shape[0]);
+}
+
+VocabSlice vocab_slice(const ShardedParams& params, const char* name)
+{
+    const FlatTensor& tensor = params.flat().tensor(name);
+    VocabSlice slice;
+    slice.vocab = tensor.spec.shape[0];
+    slice.first = tensor.box.offset[0];
+    slice.columns = tensor.local_shape[0];
+    return slice;
+}
+
+}  // namespace
+
+Model::Model(const ModelSpec& spec, ShardedParams& params, std::int64_t seq_len, std::int64_t loss_chunks)
+    : spec_(spec), options_(at::TensorOptions().dtype(params.dtype()))
+{
+    const ParallelLayout& layout = params.layout();
+    const std::int64_t stage = params.coordinate()[MeshAxis::pp];
+    first_stage_ = stage == 0;
+    last_stage_ = stage == layout.pp - 1;
     if (spec.position == PositionKind::rope)
     {
         rope_ = std::make_unique<RopeTable>(make_rope_table(spec.rope, spec.head_dim, seq_len, params.dtype()));
     }
-    embedding_.tokens_VD = params.view(FlatState::params, "embed_tokens.weight");
-    embedding_grads_.tokens_VD = params.view(FlatState::grads, "embed_tokens.weight");
-    if (spec.position == PositionKind::learned)
+    if (first_stage_)
     {
-        embedding_.positions_PD = params.view(FlatState::params, "embed_positions.weight");
-        embedding_grads_.positions_PD = params.view(FlatState::grads, "embed_positions.weight");
+        const char* tokens = "embed_tokens.weight";
+        embedding_.tokens_VD = vocab_rows(params, FlatState::params, tokens);
+        embedding_.slice = vocab_slice(params, tokens);
+        embedding_grads_.tokens_VD = vocab_rows(params, FlatState::grads, tokens);
+        if (spec.position == PositionKind::learned)
+        {
+            embedding_.positions_PD = params.view(FlatState::params, "embed_positions.weight");
+            embedding_grads_.positions_PD = params.view(FlatState::grads, "embed_positions.weight");
+        }
     }
-    for (std::int64_t layer = 0; layer < spec.layers; ++layer)
+    const StageRange range = stage_layers(spec, layout, stage);
+    for (std::int64_t layer = range.first; layer < range.last; ++layer)
     {
         blocks_.push_back(block_params(spec, params, layer, rope_.get()));
         block_grads_.push_back(block_grads(spec, params, layer));
     }
+    if (!last_stage_) { return; }
     final_norm_.kind = spec.norm;
     final_norm_.eps = spec.norm_eps;
     final_norm_.weight_D = params.view(FlatState::params, "final_norm.weight");
@@ -50,23 +84,39 @@ Model::Model(const ModelSpec& spec, ShardedParams& params, std::int64_t seq_len,
         final_norm_grads_.bias_D = params.view(FlatState::grads, "final_norm.bias");
     }
     const char* head = spec.tied ? "embed_tokens.weight" : "head.weight";
-    head_.weight_VD = params.view(FlatState::params, head);
+    head_.weight_VD = vocab_rows(params, FlatState::params, head);
+    head_.slice = vocab_slice(params, head);
     head_.chunks = loss_chunks;
-    head_grads_.weight_VD = params.view(FlatState::grads, head);
+    head_grads_.weight_VD = vocab_rows(params, FlatState::grads, head);
 }
 
-TrainForward Model::forward(const OpContext& ctx, const TokenTensors& tokens, double scale)
+at::Tensor Model::make_activation(std::int64_t num_tokens) const
 {
     const ScopedMemoryTag tag(MemoryTag::activations);
+    return at::empty({num_tokens, spec_.hidden}, options_);
+}
+
+TrainForward Model::forward(const OpContext& ctx, const TokenTensors& tokens, double scale, at::Tensor x_ND)
+{
+    const ScopedMemoryTag tag(MemoryTag::activations);
+    EXPECT(x_ND.defined() != first_stage_);
     TrainForward result;
-    EmbeddingForward embedded = embedding_forward(ctx, embedding_, tokens.ids_N);
-    result.state.embedding = std::move(embedded.saved);
-    at::Tensor x_ND = std::move(embedded.y_ND);
+    if (first_stage_)
+    {
+        EmbeddingForward embedded = embedding_forward(ctx, embedding_, tokens.ids_N);
+        result.state.embedding = std::move(embedded.saved);
+        x_ND = std::move(embedded.y_ND);
+    }
     for (const BlockParams& block : blocks_)
     {
         BlockForward done = block_forward(ctx, block, x_ND);
         result.state.blocks.push_back(std::move(done.saved));
         x_ND = std::move(done.y_ND);
+    }
+    if (!last_stage_)
+    {
+        result.y_ND = std::move(x_ND);
+        return result;
     }
     NormForward normed = norm_forward(ctx, final_norm_, x_ND);
     result.state.final_norm = std::move(normed.saved);
@@ -82,44 +132,70 @@ TrainForward Model::forward(const OpContext& ctx, const TokenTensors& tokens, do
     return result;
 }
 
-void Model::backward(const OpContext& ctx, ForwardState&& state)
+at::Tensor Model::backward(const OpContext& ctx, ForwardState&& state, at::Tensor dy_ND)
 {
     const ScopedMemoryTag tag(MemoryTag::activations);
-    NormBackward normed =
-        norm_backward_input(ctx, final_norm_, std::move(state.final_norm), std::move(state.dnormed_ND));
-    norm_backward_weight(ctx, std::move(normed.pending), final_norm_grads_);
-    at::Tensor dx_ND = std::move(normed.dx_ND);
+    EXPECT(dy_ND.defined() != last_stage_);
+    at::Tensor dx_ND = std::move(dy_ND);
+    if (last_stage_)
+    {
+        NormBackward normed =
+            norm_backward_input(ctx, final_norm_, std::move(state.final_norm), std::move(state.dnormed_ND));
+        norm_backward_weight(ctx, std::move(normed.pending), final_norm_grads_);
+        dx_ND = std::move(normed.dx_ND);
+    }
     for (std::size_t layer = blocks_.size(); layer-- > 0;)
     {
         dx_ND = block_backward(ctx, blocks_[layer], std::move(state.blocks[layer]), dx_ND, block_grads_[layer]);
         state.blocks.pop_back();
     }
+    if (!first_stage_) { return dx_ND; }
     embedding_backward_weight(ctx, embedding_backward_input(ctx, std::move(state.embedding), dx_ND), embedding_grads_);
+    return at::Tensor();
+}
+
+at::Tensor Model::blocks_forward(const OpContext& ctx, const at::Tensor& ids_N, at::Tensor x_ND) const
+{
+    const ScopedMemoryTag tag(MemoryTag::activations);
+    EXPECT(x_ND.defined() != first_stage_);
+    if (first_stage_) { x_ND = embedding_forward(ctx, embedding_, ids_N).y_ND; }
+    for (const BlockParams& block : blocks_) { x_ND = block_forward(ctx, block, x_ND).y_ND; }
+    return last_stage_ ? norm_forward(ctx, final_norm_, x_ND).y_ND : x_ND;
 }
 
 at::Tensor Model::hidden_states(const OpContext& ctx, const at::Tensor& ids_N)
 {
-    const ScopedMemoryTag tag(MemoryTag::activations);
-    at::Tensor x_ND = embedding_forward(ctx, embedding_, ids_N).y_ND;
-    for (const BlockParams& block : blocks_) { x_ND = block_forward(ctx, block, x_ND).y_ND; }
-    return norm_forward(ctx, final_norm_, x_ND).y_ND;
+    EXPECT(first_stage_ && last_stage_);
+    return blocks_forward(ctx, ids_N, at::Tensor());
 }
 
 at::Tensor Model::logits(const OpContext& ctx, const at::Tensor& ids_N)
 {
+    EXPECT(ctx.tp->size() == 1);
     return project(hidden_states(ctx, ids_N), head_.weight_VD, at::Tensor());
+}
+
+TrainForward Model::evaluate_stage(const OpContext& ctx, const TokenTensors& tokens, at::Tensor x_ND)
+{
+    TrainForward result;
+    x_ND = blocks_forward(ctx, tokens.ids_N, std::move(x_ND));
+    if (!last_stage_)
+    {
+        result.y_ND = std::move(x_ND);
+        return result;
+    }
+    const ScopedMemoryTag tag(MemoryTag::loss);
+    const HeadLossResult loss =
+        head_loss(ctx, head_, LossMode::evaluate, x_ND, tokens.labels_N, tokens.mask_N, head_grads_);
+    result.sums.loss = loss.loss_sum;
+    result.sums.count = loss.count;
+    return result;
 }
 
 LossSums Model::evaluate(const OpContext& ctx, const TokenTensors& tokens)
 {
-    const at::Tensor x_ND = hidden_states(ctx, tokens.ids_N);
-    const ScopedMemoryTag tag(MemoryTag::loss);
-    const HeadLossResult loss =
-        head_loss(ctx, head_, LossMode::evaluate, x_ND, tokens.labels_N, tokens.mask_N, head_grads_);
-    LossSums sums;
-    sums.loss = loss.loss_sum;
-    sums.count = loss.count;
-    return sums;
+    EXPECT(first_stage_ && last_stage_);
+    return evaluate_stage(ctx, tokens, at::Tensor()).sums;
 }
 
 }  // namespace plimsoll::nn

@@ -40,7 +40,7 @@ struct LossSums
     }
 };
 
-/// Everything that a forward keeps alive for its backward.
+/// Everything that a forward keeps alive for its backward. Embedding on the first stage, norm and gradient on the last.
 struct ForwardState
 {
     EmbeddingSaved embedding;
@@ -51,29 +51,50 @@ struct ForwardState
 
 struct TrainForward
 {
-    LossSums sums;
+    LossSums sums;     ///< last stage only, elsewhere zero
+    at::Tensor y_ND;   ///< what the next stage receives; undefined on the last
     ForwardState state;
+};
+
+enum class StageEnd
+{
+    first,
+    last,
 };
 
 class Model
 {
   public:
-    /// Views into `params`, which must outlive the model. `loss_chunks` as HeadLossParams::chunks.
+    /// Views into `params`, which must outlive the model and say which stage this is. `loss_chunks` as HeadLossParams::chunks.
     Model(const ModelSpec& spec, ShardedParams& params, std::int64_t seq_len, std::int64_t loss_chunks);
 
-    /// Forward, loss and the head's gradients; `scale` multiplies the loss's gradient at its source.
-    TrainForward forward(const OpContext& ctx, const TokenTensors& tokens, double scale);
-    /// Adds all other gradients; consumes the state block by block.
-    void backward(const OpContext& ctx, ForwardState&& state);
+    bool is(StageEnd end) const { return end == StageEnd::first ? first_stage_ : last_stage_; }
+    /// Shape and type of what stages exchange.
+    at::Tensor make_activation(std::int64_t num_tokens) const;
+
+    /// Forward, on the last stage with loss and the head's gradients; `scale` multiplies the loss's gradient at its source.
+    /// `x_ND`: what the stage before sent, undefined on the first stage. Ids are read on the first stage, labels and mask on
+    /// the last.
+    TrainForward forward(const OpContext& ctx, const TokenTensors& tokens, double scale, at::Tensor x_ND = at::Tensor());
+    /// Adds all other gradients; consumes the state block by block. `dy_ND`: what the next stage sent, undefined on the last.
+    /// Returns what the stage before receives, undefined on the first.
+    at::Tensor backward(const OpContext& ctx, ForwardState&& state, at::Tensor dy_ND = at::Tensor());
     /// Loss only; keeps nothing alive.
     LossSums evaluate(const OpContext& ctx, const TokenTensors& tokens);
-    /// Final hidden states [N, D] after the last norm, for tests and generation.
+    /// One stage of evaluate().
+    TrainForward evaluate_stage(const OpContext& ctx, const TokenTensors& tokens, at::Tensor x_ND);
+    /// Final hidden states [N, D] after the last norm, for tests and generation. @pre one stage
     at::Tensor hidden_states(const OpContext& ctx, const at::Tensor& ids_N);
-    /// Logits [N, V].
+    /// Logits [N, V]. @pre one stage, tp 1
     at::Tensor logits(const OpContext& ctx, const at::Tensor& ids_N);
 
   private:
+    at::Tensor blocks_forward(const OpContext& ctx, const at::Tensor& ids_N, at::Tensor x_ND) const;
+
     ModelSpec spec_;
+    at::TensorOptions options_;
+    bool first_stage_ = true;
+    bool last_stage_ = true;
     std::unique_ptr<RopeTable> rope_;
     EmbeddingParams embedding_;
     EmbeddingGrads embedding_grads_;

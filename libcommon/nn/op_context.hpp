@@ -23,11 +23,20 @@ namespace plimsoll::nn
 struct OpContext
 {
     Stream* stream = nullptr;
-    Communicator* tp = nullptr;  ///< tensor-parallel group; a one-rank communicator where tp = 1
+    Communicator* tp = nullptr;  ///< tensor-parallel group, never null; a one-rank communicator where tp = 1
     std::int64_t batch = 0;      ///< B
     std::int64_t seq_len = 0;    ///< S
     std::int64_t step = 0;       ///< optimizer step, keys random numbers
     std::int64_t first_sample = 0; ///< global index of the batch's first sequence, keys random numbers
+};
+
+/// Which rows of a table over the vocabulary this rank holds; tensors hold real rows only, padding is narrowed away.
+struct VocabSlice
+{
+    std::int64_t vocab = 0;  ///< V of the model; 0: the table is whole
+    std::int64_t first = 0;  ///< token id of this rank's first row
+    std::int64_t columns = 0; ///< rows of the rank that has most: all ranks cut the work alike; 0: as many as here
+    std::int64_t size(std::int64_t rows) const { return vocab > 0 ? vocab : rows; }
 };
 
 /// A tensor that an operation keeps alive, under the name that the activation table declares.

@@ -85,9 +85,10 @@ ShardedParams::ShardedParams(const ModelSpec& model, const ParallelLayout& layou
         const auto state = static_cast<FlatState>(s);
         for (const FlatUnit& unit : flat_.units)
         {
-            memory_.emplace_back(unit.num_elements * flat_.element_bytes, tag_of(state), tracker, name_of(state));
-            buffers_[static_cast<std::size_t>(s)].push_back(
-                at::from_blob(memory_.back().data(), {unit.num_elements}, options));
+            const bool shard = layout.zero_stage >= 1 && tag_of(state) == MemoryTag::optimizer;
+            const std::int64_t elements = shard ? unit.shard_elements : unit.num_elements;
+            memory_.emplace_back(elements * flat_.element_bytes, tag_of(state), tracker, name_of(state));
+            buffers_[static_cast<std::size_t>(s)].push_back(at::from_blob(memory_.back().data(), {elements}, options));
         }
     }
     for (std::size_t u = 0; u < flat_.units.size(); ++u)

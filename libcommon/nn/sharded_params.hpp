@@ -34,7 +34,7 @@ class ShardedParams
     at::ScalarType dtype() const { return dtype_; }
     std::int64_t num_units() const { return static_cast<std::int64_t>(flat_.units.size()); }
 
-    /// The whole buffer of a unit, 1-D, padding included.
+    /// The buffer of a unit, 1-D, padding included: the whole unit, of the moments from zero 1 on this rank's dp shard.
     const at::Tensor& buffer(FlatState state, std::int64_t unit) const;
     /// View of one tensor in its local shape.
     at::Tensor view(FlatState state, const std::string& name) const;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include "base/error.hpp"
 #include "nn/ops/tensor_view.hpp"
@@ -34,7 +35,7 @@ std::string not_finite_text(double value) { return std::isnan(value) ? "nan" : f
 /// What all ranks agree on in a step: sums ride together, so that a step has one small reduction.
 struct Agreement
 {
-    enum Slot { loss, count, stop, num_slots };
+    enum Slot { loss, count, squares, stop, num_slots };
     std::array<double, num_slots> values{};
 
     void reduce(Communicator& world, Stream& stream)
@@ -43,24 +44,135 @@ struct Agreement
         view.data = values.data();
         view.dtype = Dtype::f64;
         view.count = num_slots;
-        world.all_reduce(view, ReduceOp::sum, stream).synchronize();
+        world.all_reduce(view, ReduceOp::sum, stream).wait(stream);
     }
+};
+
+/// One step's micro-batches of one stage, from token to gradient: what is alive between the actions of the schedule.
+class StageRun
+{
+  public:
+    StageRun(Model& model, RankGroups& groups, const OpContext& ctx, double scale, StepTimes& times)
+        : model_(model), groups_(groups), ctx_(ctx), scale_(scale), times_(times)
+    {
+    }
+
+    using ReadTokens = std::function<std::int64_t(std::int64_t micro_batch, TokenBatch&)>;
+
+    ScheduleCallbacks callbacks(const ReadTokens& read_tokens)
+    {
+        ScheduleCallbacks on;
+        on.recv_activation = [this](const Action& action) { recv_activation(alive_[action.micro_batch]); };
+        on.forward = [this, read_tokens](const Action& action)
+        { forward(alive_[action.micro_batch], action.micro_batch, read_tokens); };
+        on.send_activation = [this](const Action& action) { send_activation(alive_.at(action.micro_batch)); };
+        on.recv_gradient = [this](const Action& action) { recv_gradient(alive_.at(action.micro_batch)); };
+        on.backward = [this](const Action& action) { backward(action.micro_batch); };
+        on.send_gradient = [this](const Action&) { send_gradient(); };
+        on.after_action = [this](const Action&) { groups_.pp->progress(); };
+        return on;
+    }
+
+    /// @pre the schedule has run to its end
+    LossSums finish()
+    {
+        gradient_sent_.wait(*ctx_.stream);
+        sent_dx_ND_ = at::Tensor();
+        ENSURE(alive_.empty());
+        return sums_;
+    }
+
+  private:
+    /// Between the forward and the backward of one micro-batch; the state looks into the batch's memory.
+    struct MicroBatch
+    {
+        TokenBatch batch;
+        at::Tensor x_ND;   ///< received, not yet used
+        at::Tensor y_ND;   ///< belongs to the send until its gradient comes back
+        at::Tensor dy_ND;
+        Work sent;
+        ForwardState state;
+    };
+
+    std::int64_t num_tokens() const { return ctx_.batch * ctx_.seq_len; }
+    std::int64_t stage() const { return groups_.pp->rank(); }
+
+    void recv_activation(MicroBatch& slot)
+    {
+        slot.x_ND = model_.make_activation(num_tokens());
+        groups_.pp->recv(buffer_view(slot.x_ND), stage() - 1, *ctx_.stream).wait(*ctx_.stream);
+        clock_.lap(times_.pipeline);
+    }
+
+    void forward(MicroBatch& slot, std::int64_t micro_batch, const ReadTokens& read_tokens)
+    {
+        TokenTensors tokens;
+        if (model_.is(StageEnd::first) || model_.is(StageEnd::last))
+        {
+            ctx_.first_sample = read_tokens(micro_batch, slot.batch);
+            tokens = token_tensors(slot.batch);
+        }
+        clock_.lap(times_.data);
+        TrainForward done = model_.forward(ctx_, tokens, scale_, std::move(slot.x_ND));
+        sums_ += done.sums;
+        slot.y_ND = std::move(done.y_ND);
+        slot.state = std::move(done.state);
+        clock_.lap(times_.forward);
+    }
+
+    void send_activation(MicroBatch& slot)
+    {
+        slot.sent = groups_.pp->send(buffer_view(slot.y_ND), stage() + 1, *ctx_.stream);
+        clock_.lap(times_.pipeline);
+    }
+
+    void recv_gradient(MicroBatch& slot)
+    {
+        // The next stage made this gradient from the activation: its send is complete.
+        slot.sent.wait(*ctx_.stream);
+        slot.y_ND = at::Tensor();
+        slot.dy_ND = model_.make_activation(num_tokens());
+        groups_.pp->recv(buffer_view(slot.dy_ND), stage() + 1, *ctx_.stream).wait(*ctx_.stream);
+        clock_.lap(times_.pipeline);
+    }
+
+    void backward(std::int64_t micro_batch)
+    {
+        const auto found = alive_.find(micro_batch);
+        ENSURE(found != alive_.end());
+        dx_ND_ = model_.backward(ctx_, std::move(found->second.state), std::move(found->second.dy_ND));
+        alive_.erase(found);
+        clock_.lap(times_.backward);
+    }
+
+    void send_gradient()
+    {
+        gradient_sent_.wait(*ctx_.stream);
+        sent_dx_ND_ = std::move(dx_ND_);
+        gradient_sent_ = groups_.pp->send(buffer_view(sent_dx_ND_), stage() - 1, *ctx_.stream);
+        clock_.lap(times_.pipeline);
+    }
+
+    Model& model_;
+    RankGroups& groups_;
+    OpContext ctx_;
+    double scale_;
+    StepTimes& times_;
+    PhaseClock clock_;
+    std::map<std::int64_t, MicroBatch> alive_;
+    at::Tensor dx_ND_;
+    at::Tensor sent_dx_ND_; ///< belongs to gradient_sent_
+    Work gradient_sent_;
+    LossSums sums_;
 };
 
 }  // namespace
 
-RankGroups make_single_rank_groups()
-{
-    RankGroups groups;
-    groups.dp = make_self_communicator("dp");
-    groups.tp = make_self_communicator("tp");
-    groups.world = make_self_communicator("world");
-    return groups;
-}
-
 TrainStep::TrainStep(Model& model, ShardedParams& params, RankGroups& groups, StepSettings settings, BatchSource source)
     : model_(model), params_(params), groups_(groups), settings_(settings), source_(std::move(source)),
-      pipeline_(make_single_stage_schedule(settings.global_batch / (settings.micro_batch * groups.dp->size())))
+      pipeline_(make_1f1b_schedule(groups.pp->size(),
+                                   settings.global_batch / (settings.micro_batch * groups.dp->size()))),
+      reducer_(params.flat(), params.layout(), groups)
 {
     validate_lr_schedule(settings_.schedule);
 }
@@ -68,76 +180,40 @@ TrainStep::TrainStep(Model& model, ShardedParams& params, RankGroups& groups, St
 LossSums TrainStep::accumulate_gradients(std::int64_t step, std::int64_t consumed, StepTimes& times)
 {
     const std::int64_t dp = groups_.dp->size(), dp_rank = groups_.dp->rank();
-    const double scale = 1.0 / static_cast<double>(settings_.global_batch * settings_.seq_len);
-    LossSums sums;
-    // A micro-batch between its forward and its backward; the state looks into the batch's memory.
-    struct InFlight
-    {
-        TokenBatch batch;
-        ForwardState state;
-    };
-    std::map<std::int64_t, InFlight> in_flight;
-    PhaseClock clock;
-
     OpContext ctx;
     ctx.stream = &stream_;
     ctx.tp = groups_.tp.get();
     ctx.batch = settings_.micro_batch;
     ctx.seq_len = settings_.seq_len;
     ctx.step = step;
-
-    ScheduleCallbacks callbacks;
-    callbacks.forward = [&](const Action& action)
+    StageRun run(model_, groups_, ctx, 1.0 / static_cast<double>(settings_.global_batch * settings_.seq_len), times);
+    const auto read_tokens = [&](std::int64_t micro_batch, TokenBatch& batch)
     {
-        const std::int64_t first = consumed + (action.micro_batch * dp + dp_rank) * settings_.micro_batch;
-        InFlight& slot = in_flight[action.micro_batch];
-        source_(first, settings_.micro_batch, slot.batch);
-        ctx.first_sample = first;
-        clock.lap(times.data);
-        TrainForward done = model_.forward(ctx, token_tensors(slot.batch), scale);
-        sums += done.sums;
-        slot.state = std::move(done.state);
-        clock.lap(times.forward);
+        const std::int64_t first = consumed + (micro_batch * dp + dp_rank) * settings_.micro_batch;
+        source_(first, settings_.micro_batch, batch);
+        return first;
     };
-    callbacks.backward = [&](const Action& action)
-    {
-        const auto found = in_flight.find(action.micro_batch);
-        ENSURE(found != in_flight.end());
-        model_.backward(ctx, std::move(found->second.state));
-        in_flight.erase(found);
-        clock.lap(times.backward);
-    };
-    run_schedule(pipeline_, 0, callbacks);
-    return sums;
+    run_schedule(pipeline_, groups_.pp->rank(), run.callbacks(read_tokens));
+    return run.finish();
 }
 
 double TrainStep::reduce_gradients()
 {
-    const bool sharded = params_.layout().zero_stage >= 1;
-    const std::int64_t dp = groups_.dp->size(), dp_rank = groups_.dp->rank();
     double squares = 0;
     for (std::int64_t u = 0; u < params_.num_units(); ++u)
     {
-        const FlatUnit& unit = params_.flat().units[static_cast<std::size_t>(u)];
         const BufferView grads = buffer_view(params_.buffer(FlatState::grads, u));
-        if (!sharded)
+        reducer_.reduce(u, grads, stream_);
+        for (const UnitRange& range : reducer_.norm_ranges(u))
         {
-            groups_.dp->all_reduce(grads, ReduceOp::sum, stream_).synchronize();
-            squares += sum_of_squares(grads);
-            continue;
+            squares += sum_of_squares(grads.slice(range.begin, range.end - range.begin));
         }
-        EXPECT(unit.shard_elements * dp == unit.num_elements);
-        const BufferView shard = grads.slice(dp_rank * unit.shard_elements, unit.shard_elements);
-        groups_.dp->reduce_scatter(grads, shard, stream_).synchronize();
-        squares += sum_of_squares(shard);
     }
     return squares;
 }
 
 void TrainStep::update(double grad_scale, double lr, std::int64_t adam_step)
 {
-    const bool sharded = params_.layout().zero_stage >= 1;
-    const std::int64_t dp_rank = groups_.dp->rank();
     AdamWStep adam;
     adam.lr = lr;
     adam.beta1 = settings_.beta1;
@@ -150,14 +226,22 @@ void TrainStep::update(double grad_scale, double lr, std::int64_t adam_step)
     for (std::int64_t u = 0; u < params_.num_units(); ++u)
     {
         const FlatUnit& unit = params_.flat().units[static_cast<std::size_t>(u)];
-        const std::int64_t begin = sharded ? dp_rank * unit.shard_elements : 0;
-        const std::int64_t end = sharded ? begin + unit.shard_elements : unit.num_elements;
+        const UnitRange mine = reducer_.owned(u);
         const BufferView param = buffer_view(params_.buffer(FlatState::params, u));
-        adamw_update_unit(adam, unit, begin, end, param, buffer_view(params_.buffer(FlatState::grads, u)),
+        adamw_update_unit(adam, unit, mine.begin, mine.end, param, buffer_view(params_.buffer(FlatState::grads, u)),
                           buffer_view(params_.buffer(FlatState::exp_avg, u)),
                           buffer_view(params_.buffer(FlatState::exp_avg_sq, u)));
-        if (sharded) { groups_.dp->all_gather(param.slice(begin, end - begin), param, stream_).synchronize(); }
+        zero_rest(u, mine);
+        reducer_.gather(u, param, stream_);
     }
+}
+
+/// The update zeroes the gradients that it reads; other ranks' shards hold partial sums.
+void TrainStep::zero_rest(std::int64_t unit, const UnitRange& updated)
+{
+    at::Tensor grads = params_.buffer(FlatState::grads, unit);
+    if (updated.begin > 0) { grads.narrow(0, 0, updated.begin).zero_(); }
+    if (updated.end < grads.numel()) { grads.narrow(0, updated.end, grads.numel() - updated.end).zero_(); }
 }
 
 StepResult TrainStep::run(std::int64_t step, std::int64_t consumed, std::int64_t adam_step,
@@ -168,10 +252,12 @@ StepResult TrainStep::run(std::int64_t step, std::int64_t consumed, std::int64_t
     const LossSums mine = accumulate_gradients(step, consumed, result.times);
 
     PhaseClock clock;
-    double squares = reduce_gradients();
     Agreement agreement;
-    agreement.values[Agreement::loss] = mine.loss;
-    agreement.values[Agreement::count] = static_cast<double>(mine.count);
+    agreement.values[Agreement::squares] = reduce_gradients();
+    // All ranks of a tp group have the same sums: one of them speaks.
+    const bool speaks = groups_.tp->rank() == 0;
+    agreement.values[Agreement::loss] = speaks ? mine.loss : 0.0;
+    agreement.values[Agreement::count] = speaks ? static_cast<double>(mine.count) : 0.0;
     agreement.values[Agreement::stop] = stop_requested() ? 1 : 0;
     agreement.reduce(*groups_.world, stream_);
     result.sums.loss = agreement.values[Agreement::loss];
@@ -181,7 +267,7 @@ StepResult TrainStep::run(std::int64_t step, std::int64_t consumed, std::int64_t
 
     const double nominal = static_cast<double>(settings_.global_batch * settings_.seq_len);
     const double to_mean = result.sums.count > 0 ? nominal / static_cast<double>(result.sums.count) : 0.0;
-    result.grad_norm = std::sqrt(squares) * to_mean;
+    result.grad_norm = std::sqrt(agreement.values[Agreement::squares]) * to_mean;
     VALIDATE(std::isfinite(result.sums.loss), NumericError,
              "loss is {} at step {} (lr {:.3g}). lower lr, raise warmup, or look at the data of samples {} to {}",
              not_finite_text(result.loss()), step, result.lr, consumed, consumed + settings_.global_batch - 1);

@@ -1,6 +1,9 @@
 #pragma once
 /// One optimizer step: micro-batches through the schedule, gradients reduced, norm and clip, AdamW.
 ///
+/// Over many ranks every rank of a step calls run() with the same arguments. dp ranks take micro-batches in turn, tp ranks the
+/// same ones, stages the parts of the schedule (1F1B) that are theirs. What a step returns is the same on all ranks.
+///
 /// Loss is defined once: sum over all valid tokens of the global batch / their number. The gradient's factor at the source is the
 /// constant 1 / (global batch x seq len); nominal / valid, and the clip factor, are applied once in the optimizer.
 
@@ -9,6 +12,8 @@
 #include <memory>
 #include <string>
 
+#include "comm/rank_groups.hpp"
+#include "engine/gradient_reducer.hpp"
 #include "engine/schedule_executor.hpp"
 #include "io/token_order.hpp"
 #include "nn/lr_schedule.hpp"
@@ -17,15 +22,6 @@
 
 namespace plimsoll::nn
 {
-
-/// Communicators of a rank by mesh axis; one-rank ones where an axis is 1.
-struct RankGroups
-{
-    std::unique_ptr<Communicator> dp;
-    std::unique_ptr<Communicator> tp;
-    std::unique_ptr<Communicator> world;
-};
-RankGroups make_single_rank_groups();
 
 struct StepSettings
 {
@@ -40,8 +36,8 @@ struct StepSettings
 /// Wall time of a step by phase, seconds.
 struct StepTimes
 {
-    double data = 0, forward = 0, backward = 0, reduce = 0, optimizer = 0;
-    double total() const { return data + forward + backward + reduce + optimizer; }
+    double data = 0, forward = 0, backward = 0, pipeline = 0, reduce = 0, optimizer = 0; ///< pipeline: sends and receives
+    double total() const { return data + forward + backward + pipeline + reduce + optimizer; }
 };
 
 struct StepResult
@@ -69,12 +65,15 @@ class TrainStep
     StepResult run(std::int64_t step, std::int64_t consumed, std::int64_t adam_step,
                    const std::function<bool()>& stop_requested);
 
-    /// Forward and backward only: gradients of the whole step, unscaled by valid tokens, stay in the flat buffers.
+    /// Forward and backward only: this rank's gradients of the whole step, unscaled by valid tokens, stay in the flat buffers.
     LossSums accumulate_gradients(std::int64_t step, std::int64_t consumed, StepTimes& times);
 
-  private:
+    /// Sums the gradients over the ranks (GradientReducer); returns this rank's share of the squared global norm.
     double reduce_gradients();
+
+  private:
     void update(double grad_scale, double lr, std::int64_t adam_step);
+    void zero_rest(std::int64_t unit, const UnitRange& updated);
 
     Model& model_;
     ShardedParams& params_;
@@ -82,6 +81,7 @@ class TrainStep
     StepSettings settings_;
     BatchSource source_;
     PipelineSchedule pipeline_;
+    GradientReducer reducer_;
     Stream stream_;
 };
 

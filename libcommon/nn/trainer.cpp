@@ -222,6 +222,7 @@ void Trainer::log_step(const StepResult& result, double seconds)
     row["peak_bytes"] = memory_.peak();
     row["seconds"] = seconds;
     row["phase_seconds"] = {{"data", result.times.data},
+                   {"pipeline", result.times.pipeline},
                    {"forward", result.times.forward},
                    {"backward", result.times.backward},
                    {"reduce", result.times.reduce},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "nn/kernels/vector_math.hpp"
 
@@ -12,19 +13,25 @@ namespace
 {
 
 template<class T>
-PLIMSOLL_INLINE double loss_row(T* logits, std::int64_t vocab, std::int64_t label, double& sum)
+PLIMSOLL_INLINE RowStatistics statistics_of_row(T* logits, std::int64_t columns, std::int64_t label)
 {
+    RowStatistics row;
+    if (columns == 0)
+    {
+        row.top = -std::numeric_limits<double>::infinity();
+        return row;
+    }
     T top = logits[0];
 #pragma omp simd reduction(max : top)
-    for (std::int64_t v = 0; v < vocab; ++v) { top = logits[v] > top ? logits[v] : top; }
-    const double label_logit = double(logits[label]);
+    for (std::int64_t v = 0; v < columns; ++v) { top = logits[v] > top ? logits[v] : top; }
+    if (label >= 0) { row.label_logit = double(logits[label]); }
 
     // Short fp32 partial sums, then fp64: the error stays that of one block however large the vocabulary.
     constexpr std::int64_t block = 1024;
     double total = 0;
-    for (std::int64_t first = 0; first < vocab; first += block)
+    for (std::int64_t first = 0; first < columns; first += block)
     {
-        const std::int64_t last = std::min(first + block, vocab);
+        const std::int64_t last = std::min(first + block, columns);
         T partial = 0;
 #pragma omp simd reduction(+ : partial)
         for (std::int64_t v = first; v < last; ++v)
@@ -35,41 +42,68 @@ PLIMSOLL_INLINE double loss_row(T* logits, std::int64_t vocab, std::int64_t labe
         }
         total += double(partial);
     }
-    sum = total;
-    return std::log(total) + double(top) - label_logit;
+    row.top = double(top);
+    row.sum = total;
+    return row;
 }
 
 template<class T>
-PLIMSOLL_INLINE void gradient_row(T* row, std::int64_t vocab, std::int64_t label, double sum, double scale)
+PLIMSOLL_INLINE void gradient_row(T* row, std::int64_t columns, std::int64_t label, double factor, double scale)
 {
-    const T factor = T(scale / sum);
+    const T scaled = T(scale * factor);
     // (p - 1) from the unscaled value: p - 1 cancels less than factor * e - scale.
-    const T at_label = T((double(row[label]) / sum - 1.0) * scale);
+    const T at_label = label >= 0 ? T((double(row[label]) * factor - 1.0) * scale) : T(0);
 #pragma omp simd
-    for (std::int64_t v = 0; v < vocab; ++v) { row[v] *= factor; }
-    row[label] = at_label;
+    for (std::int64_t v = 0; v < columns; ++v) { row[v] *= scaled; }
+    if (label >= 0) { row[label] = at_label; }
+}
+
+/// exp(logit - part.top) times this is the softmax of the whole row.
+double softmax_factor(const RowStatistics& part, const RowStatistics& whole)
+{
+    return part.top == whole.top ? 1.0 / whole.sum : std::exp(part.top - whole.top) / whole.sum;
 }
 
 }  // namespace
 
-PLIMSOLL_VECTORISED double cross_entropy_row(float* logits, std::int64_t vocab, std::int64_t label, double& sum)
+PLIMSOLL_VECTORISED RowStatistics cross_entropy_row(float* logits, std::int64_t columns, std::int64_t label)
 {
-    return loss_row(logits, vocab, label, sum);
+    return statistics_of_row(logits, columns, label);
 }
-PLIMSOLL_VECTORISED double cross_entropy_row(double* logits, std::int64_t vocab, std::int64_t label, double& sum)
+PLIMSOLL_VECTORISED RowStatistics cross_entropy_row(double* logits, std::int64_t columns, std::int64_t label)
 {
-    return loss_row(logits, vocab, label, sum);
+    return statistics_of_row(logits, columns, label);
 }
 
-PLIMSOLL_VECTORISED void cross_entropy_gradient_row(float* row, std::int64_t vocab, std::int64_t label, double sum,
-                                                    double scale)
+RowStatistics combine(const RowStatistics* parts, std::int64_t num_parts, std::int64_t stride)
 {
-    gradient_row(row, vocab, label, sum, scale);
+    RowStatistics whole = parts[0];
+    // A NaN must not be lost: no comparison with it is true.
+    for (std::int64_t p = 1; p < num_parts; ++p)
+    {
+        if (!(parts[p * stride].top <= whole.top)) { whole.top = parts[p * stride].top; }
+    }
+    whole.sum = whole.label_logit = 0;
+    for (std::int64_t p = 0; p < num_parts; ++p)
+    {
+        const RowStatistics& part = parts[p * stride];
+        whole.sum += part.sum == 0 ? 0 : part.sum * (part.top == whole.top ? 1.0 : std::exp(part.top - whole.top));
+        whole.label_logit += part.label_logit;
+    }
+    return whole;
 }
-PLIMSOLL_VECTORISED void cross_entropy_gradient_row(double* row, std::int64_t vocab, std::int64_t label, double sum,
-                                                    double scale)
+
+double cross_entropy(const RowStatistics& row) { return std::log(row.sum) + row.top - row.label_logit; }
+
+PLIMSOLL_VECTORISED void cross_entropy_gradient_row(float* row, std::int64_t columns, std::int64_t label,
+                                                    const RowStatistics& part, const RowStatistics& whole, double scale)
 {
-    gradient_row(row, vocab, label, sum, scale);
+    gradient_row(row, columns, label, softmax_factor(part, whole), scale);
+}
+PLIMSOLL_VECTORISED void cross_entropy_gradient_row(double* row, std::int64_t columns, std::int64_t label,
+                                                    const RowStatistics& part, const RowStatistics& whole, double scale)
+{
+    gradient_row(row, columns, label, softmax_factor(part, whole), scale);
 }
 
 }  // namespace plimsoll::nn::kernels

@@ -253,7 +253,7 @@ AttentionForward attention_forward(const OpContext& ctx, const AttentionParams& 
                                                                    shape.kv_heads),
                                                         0.0, true);
     saved.out_NA = out_BHSE.transpose(1, 2).reshape({shape.tokens, shape.heads * shape.head_dim});
-    result.y_ND = project(saved.out_NA, params.o_weight_DA, params.o_bias_D);
+    result.y_ND = project_and_sum(ctx, saved.out_NA, params.o_weight_DA, params.o_bias_D);
     return result;
 }
 
@@ -300,6 +300,7 @@ AttentionBackward attention_backward_input(const OpContext& ctx, const Attention
     pending.out_NA = consumed.out_NA;
     pending.dy_ND = dy_ND;
     result.dx_ND = at::mm(pending.dqkv_NT, params.qkv_weight_TD);
+    sum_over_tp(ctx, result.dx_ND);
     return result;
 }
 

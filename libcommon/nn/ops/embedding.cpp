@@ -7,6 +7,7 @@
 #include "nn/kernels/parallel.hpp"
 #include "nn/kernels/row_kernels.hpp"
 #include "nn/ops/dispatch.hpp"
+#include "nn/ops/linear.hpp"
 
 namespace plimsoll::nn
 {
@@ -23,37 +24,52 @@ void check_ids(const std::int64_t* ids, std::int64_t count, std::int64_t vocab)
     }
 }
 
-template<class T>
-void look_up(const EmbeddingParams& params, const at::Tensor& ids_N, std::int64_t seq_len, const at::Tensor& y_ND)
+enum class AddPositions
 {
+    yes,
+    no,
+};
+
+/// Rows of ids that are not here become zero (plus positions).
+template<class T>
+void look_up(const EmbeddingParams& params, const at::Tensor& ids_N, std::int64_t seq_len, AddPositions add,
+             const at::Tensor& y_ND)
+{
+    const std::int64_t num_rows = params.tokens_VD.size(0);
+    const std::int64_t first_row = params.slice.first;
     const std::int64_t dim = y_ND.size(1);
     const std::int64_t* ids = elements<std::int64_t>(ids_N);
     const T* tokens = elements<T>(params.tokens_VD);
-    const T* positions = optional_elements<T>(params.positions_PD);
+    const T* positions = add == AddPositions::yes ? optional_elements<T>(params.positions_PD) : nullptr;
     T* y = mutable_elements<T>(y_ND);
     kernels::parallel_for(y_ND.size(0), rows_per_task(dim),
                           [&](std::int64_t first, std::int64_t last)
                           {
                               for (std::int64_t n = first; n < last; ++n)
                               {
-                                  const T* row = tokens + ids[n] * dim;
+                                  const std::int64_t local = ids[n] - first_row;
+                                  const bool here = local >= 0 && local < num_rows;
+                                  const T* position = positions == nullptr ? nullptr : positions + n % seq_len * dim;
+                                  const T* row = here ? tokens + local * dim : position;
                                   T* out = y + n * dim;
-                                  if (positions == nullptr)
+                                  if (here && position != nullptr) { kernels::add_vectors(row, position, out, dim); }
+                                  else if (row != nullptr)
                                   {
                                       std::memcpy(out, row, static_cast<std::size_t>(dim) * sizeof(T));
                                   }
-                                  else { kernels::add_vectors(row, positions + n % seq_len * dim, out, dim); }
+                                  else { std::memset(out, 0, static_cast<std::size_t>(dim) * sizeof(T)); }
                               }
                           });
 }
 
 /// Threads share the columns, not the rows: each adds all rows in token order, so that no two write to one element
-/// and the order of additions is always the same.
+/// and the order of additions is always the same. Target rows outside the gradient belong to other ranks.
 template<class T, class TargetRow>
 void add_rows_in_order(const at::Tensor& dy_ND, const at::Tensor& gradient, const TargetRow& target_row)
 {
     const std::int64_t num_rows = dy_ND.size(0);
     const std::int64_t dim = dy_ND.size(1);
+    const std::int64_t rows_here = gradient.size(0);
     const T* dy = elements<T>(dy_ND);
     T* sum = mutable_elements<T>(gradient);
     constexpr std::int64_t columns_per_task = 64;
@@ -62,7 +78,9 @@ void add_rows_in_order(const at::Tensor& dy_ND, const at::Tensor& gradient, cons
                           {
                               for (std::int64_t n = 0; n < num_rows; ++n)
                               {
-                                  T* out = sum + target_row(n) * dim + first;
+                                  const std::int64_t row = target_row(n);
+                                  if (row < 0 || row >= rows_here) { continue; }
+                                  T* out = sum + row * dim + first;
                                   kernels::add_vectors(dy + n * dim + first, out, out, last - first);
                               }
                           });
@@ -78,12 +96,19 @@ EmbeddingForward embedding_forward(const OpContext& ctx, const EmbeddingParams& 
 {
     EXPECT(ids.numel() == ctx.batch * ctx.seq_len);
     EXPECT(!params.positions_PD.defined() || params.positions_PD.size(0) >= ctx.seq_len);
-    check_ids(elements<std::int64_t>(ids), ids.numel(), params.tokens_VD.size(0));
+    check_ids(elements<std::int64_t>(ids), ids.numel(), params.slice.size(params.tokens_VD.size(0)));
     EmbeddingForward result;
     result.saved.ids_N = ids.view({ids.numel()});
     result.y_ND = at::empty({ids.numel(), params.tokens_VD.size(1)}, params.tokens_VD.options());
     dispatch_real(result.y_ND.scalar_type(),
-                  [&](auto zero) { look_up<decltype(zero)>(params, result.saved.ids_N, ctx.seq_len, result.y_ND); });
+                  [&](auto zero)
+                  {
+                      // One rank's rows bring the positions into the sum.
+                      const AddPositions add = ctx.tp->rank() == 0 ? AddPositions::yes : AddPositions::no;
+                      look_up<decltype(zero)>(params, result.saved.ids_N, ctx.seq_len, add, result.y_ND);
+                  });
+    result.saved.slice = params.slice;
+    sum_over_tp(ctx, result.y_ND);
     return result;
 }
 
@@ -91,6 +116,7 @@ EmbeddingPending embedding_backward_input(const OpContext&, EmbeddingSaved&& sav
 {
     EmbeddingPending pending;
     pending.ids_N = std::move(saved.ids_N);
+    pending.slice = saved.slice;
     pending.dy_ND = dy_ND;
     return pending;
 }
@@ -108,7 +134,8 @@ void embedding_backward_weight(const OpContext& ctx, EmbeddingPending&& pending,
                       if (grads.tokens_VD.defined())
                       {
                           add_rows_in_order<T>(consumed.dy_ND, grads.tokens_VD,
-                                               [ids](std::int64_t n) { return ids[n]; });
+                                               [ids, first = consumed.slice.first](std::int64_t n)
+                                               { return ids[n] - first; });
                       }
                       if (grads.positions_PD.defined())
                       {

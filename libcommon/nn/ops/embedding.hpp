@@ -1,6 +1,9 @@
 #pragma once
 /// Token embedding, with learned positions when the model has them: x[b, s] = tokens[id[b, s]] + positions[s].
 ///
+/// Over tp the vocabulary is cut: a rank looks up the ids whose rows it holds, the other rows are zero, and the sum over the
+/// group is the result (each row is added to zeros alone: exact).
+///
 /// Shapes: B, S of the context, N = B*S, V vocabulary, D model, P positions. f32 and f64. There is no gradient
 /// towards the input, so backward_input only hands its gradient over.
 
@@ -11,8 +14,9 @@ namespace plimsoll::nn
 
 struct EmbeddingParams
 {
-    at::Tensor tokens_VD;
+    at::Tensor tokens_VD;     ///< this rank's rows
     at::Tensor positions_PD;  ///< undefined: none; P >= S
+    VocabSlice slice;
 };
 
 /// Views of the flat gradient buffer; undefined where absent or frozen. For a tied model the head adds into the same
@@ -26,12 +30,14 @@ struct EmbeddingGrads
 struct EmbeddingSaved
 {
     at::Tensor ids_N;
+    VocabSlice slice;
     std::vector<SavedTensor> tensors() const;
 };
 
 struct EmbeddingPending
 {
     at::Tensor ids_N;
+    VocabSlice slice;
     at::Tensor dy_ND;
     std::vector<SavedTensor> tensors() const;
 };

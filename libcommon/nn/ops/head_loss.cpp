@@ -7,10 +7,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "nn/kernels/loss_kernels.hpp"
 #include "nn/kernels/parallel.hpp"
 #include "nn/ops/dispatch.hpp"
+#include "nn/ops/linear.hpp"
 
 namespace plimsoll::nn
 {
@@ -35,83 +37,173 @@ at::Tensor make_logits_buffer(std::int64_t rows, std::int64_t vocab, const at::T
     return at::empty({rows, (vocab + per_line - 1) / per_line * per_line}, options).narrow(1, 0, vocab);
 }
 
-/// Loss of each row into `losses` (0 where masked); in LossMode::train the logits become their gradient.
+/// One chunk of rows on its way from logits to their gradient.
 template<class T>
-void loss_of_rows(LossMode mode, double scale, const at::Tensor& logits_CV, const std::int64_t* labels,
-                  const std::uint8_t* mask, double* losses)
+class LossRows
 {
-    const std::int64_t vocab = logits_CV.size(1);
-    const std::int64_t stride = logits_CV.stride(0);
-    T* logits = logits_CV.mutable_data_ptr<T>();
-    kernels::parallel_for(logits_CV.size(0), 1,
-                          [&](std::int64_t first, std::int64_t last)
-                          {
-                              for (std::int64_t n = first; n < last; ++n)
+  public:
+    /// `first_column`: the token id of column 0.
+    LossRows(const at::Tensor& logits_CV, std::int64_t first_column, const std::int64_t* labels, const std::uint8_t* mask)
+        : logits_(logits_CV.mutable_data_ptr<T>()), rows_(logits_CV.size(0)), columns_(logits_CV.size(1)),
+          stride_(logits_CV.stride(0)), first_column_(first_column), labels_(labels), mask_(mask)
+    {
+    }
+
+    /// Leaves each row as exponentials; a masked row as zeros with empty statistics.
+    void exponentials(kernels::RowStatistics* parts) const
+    {
+        for_rows([&](std::int64_t n) { parts[n] = exponentials_of(n); });
+    }
+
+    /// `parts`: what exponentials() said here.
+    void gradients(const kernels::RowStatistics* parts, const kernels::RowStatistics* wholes, double scale) const
+    {
+        for_rows([&](std::int64_t n) { gradient_of(n, parts[n], wholes[n], scale); });
+    }
+
+    /// Both in one pass over each row, where it is whole.
+    void exponentials_and_gradients(kernels::RowStatistics* wholes, double scale) const
+    {
+        for_rows(
+            [&](std::int64_t n)
+            {
+                wholes[n] = exponentials_of(n);
+                gradient_of(n, wholes[n], wholes[n], scale);
+            });
+    }
+
+  private:
+    template<class Body>
+    void for_rows(const Body& body) const
+    {
+        kernels::parallel_for(rows_, 1,
+                              [&](std::int64_t first, std::int64_t last)
                               {
-                                  T* row = logits + n * stride;
-                                  losses[n] = 0;
-                                  if (mask[n] == 0)
-                                  {
-                                      std::memset(row, 0, static_cast<std::size_t>(vocab) * sizeof(T));
-                                      continue;
-                                  }
-                                  double sum = 0;
-                                  losses[n] = kernels::cross_entropy_row(row, vocab, labels[n], sum);
-                                  if (mode == LossMode::train)
-                                  {
-                                      kernels::cross_entropy_gradient_row(row, vocab, labels[n], sum, scale);
-                                  }
-                              }
-                          });
+                                  for (std::int64_t n = first; n < last; ++n) { body(n); }
+                              });
+    }
+
+    std::int64_t label(std::int64_t n) const
+    {
+        const std::int64_t column = labels_[n] - first_column_;
+        return column >= 0 && column < columns_ ? column : -1;
+    }
+
+    kernels::RowStatistics exponentials_of(std::int64_t n) const
+    {
+        T* row = logits_ + n * stride_;
+        if (mask_[n] != 0) { return kernels::cross_entropy_row(row, columns_, label(n)); }
+        std::memset(row, 0, static_cast<std::size_t>(columns_) * sizeof(T));
+        return {};
+    }
+
+    void gradient_of(std::int64_t n, const kernels::RowStatistics& part, const kernels::RowStatistics& whole,
+                     double scale) const
+    {
+        if (mask_[n] == 0) { return; }
+        kernels::cross_entropy_gradient_row(logits_ + n * stride_, columns_, label(n), part, whole, scale);
+    }
+
+    T* logits_;
+    std::int64_t rows_, columns_, stride_, first_column_;
+    const std::int64_t* labels_;
+    const std::uint8_t* mask_;
+};
+
+/// Statistics of whole rows from those of this rank's columns.
+void combine_over_tp(const OpContext& ctx, const std::vector<kernels::RowStatistics>& parts,
+                     std::vector<kernels::RowStatistics>& wholes)
+{
+    constexpr std::int64_t fields = sizeof(kernels::RowStatistics) / sizeof(double);
+    const auto rows = static_cast<std::int64_t>(parts.size());
+    const std::int64_t tp = ctx.tp->size();
+    std::vector<kernels::RowStatistics> all(static_cast<std::size_t>(rows * tp));
+    const auto view = [](const std::vector<kernels::RowStatistics>& rows_of)
+    {
+        BufferView buffer;
+        buffer.data = const_cast<kernels::RowStatistics*>(rows_of.data());
+        buffer.dtype = Dtype::f64;
+        buffer.count = static_cast<std::int64_t>(rows_of.size()) * fields;
+        return buffer;
+    };
+    ctx.tp->all_gather(view(parts), view(all), *ctx.stream).wait(*ctx.stream);
+    for (std::int64_t n = 0; n < rows; ++n) { wholes[static_cast<std::size_t>(n)] = kernels::combine(&all[static_cast<std::size_t>(n)], tp, rows); }
+}
+
+/// Statistics of the whole rows into `wholes`; in LossMode::train the logits become their gradient.
+void loss_of_rows(const OpContext& ctx, LossMode mode, const HeadLossParams& params, const at::Tensor& logits_CV,
+                  const std::int64_t* labels, const std::uint8_t* mask, std::vector<kernels::RowStatistics>& wholes)
+{
+    dispatch_real(logits_CV.scalar_type(),
+                  [&](auto zero)
+                  {
+                      const LossRows<decltype(zero)> rows(logits_CV, params.slice.first, labels, mask);
+                      const bool whole = ctx.tp->size() == 1;
+                      if (whole && mode == LossMode::train)
+                      {
+                          rows.exponentials_and_gradients(wholes.data(), params.scale);
+                          return;
+                      }
+                      if (whole)
+                      {
+                          rows.exponentials(wholes.data());
+                          return;
+                      }
+                      std::vector<kernels::RowStatistics> parts(wholes.size());
+                      rows.exponentials(parts.data());
+                      combine_over_tp(ctx, parts, wholes);
+                      if (mode == LossMode::train) { rows.gradients(parts.data(), wholes.data(), params.scale); }
+                  });
 }
 
 }  // namespace
 
 std::int64_t head_loss_chunk_rows(const HeadLossParams& params, std::int64_t num_rows)
 {
-    const std::int64_t row_bytes =
-        params.weight_VD.size(0) * static_cast<std::int64_t>(params.weight_VD.element_size());
+    const std::int64_t columns = params.slice.columns > 0 ? params.slice.columns : params.weight_VD.size(0);
+    const std::int64_t row_bytes = columns * static_cast<std::int64_t>(params.weight_VD.element_size());
     const std::int64_t rows_in_budget = std::max<std::int64_t>(1, params.chunk_bytes / row_bytes);
     const std::int64_t chunks = params.chunks > 0 ? params.chunks : (num_rows + rows_in_budget - 1) / rows_in_budget;
     return std::max<std::int64_t>(1, (num_rows + chunks - 1) / std::max<std::int64_t>(1, chunks));
 }
 
-HeadLossResult head_loss(const OpContext&, const HeadLossParams& params, LossMode mode, const at::Tensor& x_ND,
+HeadLossResult head_loss(const OpContext& ctx, const HeadLossParams& params, LossMode mode, const at::Tensor& x_ND,
                          const at::Tensor& labels_N, const at::Tensor& mask_N, HeadLossGrads& grads)
 {
     const std::int64_t num_rows = x_ND.size(0);
-    const std::int64_t vocab = params.weight_VD.size(0);
+    const std::int64_t columns = params.weight_VD.size(0);
     EXPECT(x_ND.dim() == 2 && x_ND.is_contiguous() && labels_N.numel() == num_rows && mask_N.numel() == num_rows);
     const std::int64_t* labels = elements<std::int64_t>(labels_N);
     const std::uint8_t* mask = elements<std::uint8_t>(mask_N);
-    check_labels(labels, mask, num_rows, vocab);
+    check_labels(labels, mask, num_rows, params.slice.size(columns));
 
     const std::int64_t chunk_rows = head_loss_chunk_rows(params, num_rows);
-    const at::Tensor buffer_CV = make_logits_buffer(std::min(chunk_rows, num_rows), vocab, x_ND.options());
+    const at::Tensor buffer_CV = make_logits_buffer(std::min(chunk_rows, num_rows), columns, x_ND.options());
     const at::Tensor weight_DV = at::t(params.weight_VD);
-    std::vector<double> losses(static_cast<std::size_t>(num_rows));
+    HeadLossResult result;
     for (std::int64_t first = 0; first < num_rows; first += chunk_rows)
     {
         const std::int64_t rows = std::min(chunk_rows, num_rows - first);
         at::Tensor x_CD = x_ND.narrow(0, first, rows);
         at::Tensor logits_CV = buffer_CV.narrow(0, 0, rows);
         at::mm_out(logits_CV, x_CD, weight_DV);
-        dispatch_real(x_ND.scalar_type(),
-                      [&](auto zero) {
-                          loss_of_rows<decltype(zero)>(mode, params.scale, logits_CV, labels + first, mask + first,
-                                                       losses.data() + first);
-                      });
+        std::vector<kernels::RowStatistics> statistics(static_cast<std::size_t>(rows));
+        loss_of_rows(ctx, mode, params, logits_CV, labels + first, mask + first, statistics);
+        for (std::int64_t n = 0; n < rows; ++n)
+        {
+            if (mask[first + n] == 0) { continue; }
+            result.loss_sum += kernels::cross_entropy(statistics[static_cast<std::size_t>(n)]);
+            ++result.count;
+        }
         if (mode == LossMode::evaluate) { continue; }
         // The weight's gradient reads x before dx is written over it.
-        if (grads.weight_VD.defined()) { at::addmm_out(grads.weight_VD, grads.weight_VD, at::t(logits_CV), x_CD); }
+        if (grads.weight_VD.defined())
+        {
+            at::Tensor gradient_VD = grads.weight_VD;
+            at::addmm_out(gradient_VD, gradient_VD, at::t(logits_CV), x_CD);
+        }
         at::mm_out(x_CD, logits_CV, params.weight_VD);
-    }
-
-    HeadLossResult result;
-    for (std::int64_t n = 0; n < num_rows; ++n)
-    {
-        result.loss_sum += losses[static_cast<std::size_t>(n)];
-        result.count += mask[n] != 0 ? 1 : 0;
+        sum_over_tp(ctx, x_CD);
     }
     if (mode == LossMode::train) { result.dx_ND = x_ND; }
     return result;

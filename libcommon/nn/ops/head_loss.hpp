@@ -10,6 +10,9 @@
 ///     loss_n = log(sum_v exp(logit_nv)) - logit_n,label         summed over rows with mask 1, in nats
 ///     dlogit = (softmax - onehot) * mask * scale
 ///
+/// Over tp the vocabulary is cut: each rank makes the logits of its columns, the ranks exchange three figures per row
+/// (largest logit, sum of exponentials, the label's logit), and dx is summed over the group.
+///
 /// Shapes: N tokens, D model, V vocabulary. f32 and f64; the log-sum-exp is taken in that type by blocks that are
 /// summed in f64.
 
@@ -26,7 +29,8 @@ enum class LossMode
 
 struct HeadLossParams
 {
-    at::Tensor weight_VD;
+    at::Tensor weight_VD;                   ///< this rank's rows
+    VocabSlice slice;
     double scale = 1.0;                     ///< of the gradient, not of the returned sum
     std::int64_t chunks = 0;                ///< number of chunks; 0: as many as `chunk_bytes` asks for
     std::int64_t chunk_bytes = 64LL << 20;  ///< most bytes of one chunk's logits (at least one row is taken)

@@ -1,5 +1,6 @@
 #include "nn/ops/linear.hpp"
 
+#include <ATen/ops/add.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/t.h>
@@ -8,6 +9,7 @@
 #include "nn/kernels/parallel.hpp"
 #include "nn/kernels/row_kernels.hpp"
 #include "nn/ops/dispatch.hpp"
+#include "nn/ops/tensor_view.hpp"
 
 namespace plimsoll::nn
 {
@@ -43,6 +45,21 @@ at::Tensor project(const at::Tensor& x_NI, const at::Tensor& weight_OI, const at
 {
     if (bias_O.defined()) { return at::addmm(bias_O, x_NI, at::t(weight_OI)); }
     return at::mm(x_NI, at::t(weight_OI));
+}
+
+void sum_over_tp(const OpContext& ctx, const at::Tensor& partial)
+{
+    if (ctx.tp->size() == 1) { return; }
+    ctx.tp->all_reduce(buffer_view(partial), ReduceOp::sum, *ctx.stream).wait(*ctx.stream);
+}
+
+at::Tensor project_and_sum(const OpContext& ctx, const at::Tensor& x_NI, const at::Tensor& weight_OI, const at::Tensor& bias_O)
+{
+    if (ctx.tp->size() == 1) { return project(x_NI, weight_OI, bias_O); }
+    at::Tensor y_NO = at::mm(x_NI, at::t(weight_OI));
+    sum_over_tp(ctx, y_NO);
+    if (bias_O.defined()) { at::add_out(y_NO, y_NO, bias_O); }
+    return y_NO;
 }
 
 void add_weight_gradient(const at::Tensor& x_NI, const at::Tensor& dy_NO, const at::Tensor& dweight_OI)

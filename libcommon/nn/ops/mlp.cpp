@@ -75,7 +75,7 @@ std::vector<SavedTensor> MlpPending::tensors() const
     return {{"x", x_ND}, {"dpre", dpre_NG}, {"act", act_NF}, {"dy", dy_ND}};
 }
 
-MlpForward mlp_forward(const OpContext&, const MlpParams& params, const at::Tensor& x_ND)
+MlpForward mlp_forward(const OpContext& ctx, const MlpParams& params, const at::Tensor& x_ND)
 {
     MlpForward result;
     result.saved.x_ND = x_ND;
@@ -84,11 +84,11 @@ MlpForward mlp_forward(const OpContext&, const MlpParams& params, const at::Tens
     const at::Tensor act_NF = at::empty({pre_NG.size(0), ffn_of(params.activation, pre_NG.size(1))}, pre_NG.options());
     dispatch_real(pre_NG.scalar_type(),
                   [&](auto zero) { activate<decltype(zero)>(params.activation, pre_NG, act_NF); });
-    result.y_ND = project(act_NF, params.down_weight_DF, params.down_bias_D);
+    result.y_ND = project_and_sum(ctx, act_NF, params.down_weight_DF, params.down_bias_D);
     return result;
 }
 
-MlpBackward mlp_backward_input(const OpContext&, const MlpParams& params, MlpSaved&& saved, const at::Tensor& dy_ND)
+MlpBackward mlp_backward_input(const OpContext& ctx, const MlpParams& params, MlpSaved&& saved, const at::Tensor& dy_ND)
 {
     at::Tensor pre_NG = std::move(saved.pre_NG);
     at::Tensor dact_NF = at::mm(dy_ND, params.down_weight_DF);
@@ -101,6 +101,7 @@ MlpBackward mlp_backward_input(const OpContext&, const MlpParams& params, MlpSav
     result.pending.x_ND = std::move(saved.x_ND);
     result.pending.dy_ND = dy_ND;
     result.dx_ND = at::mm(result.pending.dpre_NG, params.in_weight_GD);
+    sum_over_tp(ctx, result.dx_ND);
     return result;
 }
 

@@ -95,6 +95,30 @@ TEST(SingleStageSchedule, IsSoundWithOneInFlight)
     }
 }
 
+TEST(OneForwardOneBackward, IsSoundAndBoundedForEveryShape)
+{
+    for (std::int64_t stages = 1; stages <= 8; ++stages)
+    {
+        for (const std::int64_t micro_batches : {1, 2, 3, 8, 9})
+        {
+            const PipelineSchedule schedule = make_1f1b_schedule(stages, micro_batches);
+            EXPECT_EQ(verify_schedule(schedule), Faults{}) << stages << " stages, " << micro_batches << " micro-batches";
+            for (std::int64_t stage = 0; stage < stages; ++stage)
+            {
+                EXPECT_EQ(max_in_flight(schedule, stage), std::min(stages - stage, micro_batches));
+            }
+        }
+    }
+}
+
+TEST(OneForwardOneBackward, FirstOfTwoStagesByHand)
+{
+    const std::vector<Action> expected = {
+        {Kind::forward, 0, 0},  {Kind::send_activation, 0, 0}, {Kind::forward, 1, 0},       {Kind::send_activation, 1, 0},
+        {Kind::recv_gradient, 0, 0}, {Kind::backward, 0, 0},   {Kind::recv_gradient, 1, 0}, {Kind::backward, 1, 0}};
+    EXPECT_EQ(make_1f1b_schedule(2, 2).stages[0], expected);
+}
+
 TEST(VerifySchedule, EmptySchedulesAreRefused)
 {
     EXPECT_EQ(verify_schedule(PipelineSchedule{}),

@@ -1,0 +1,30 @@
+#pragma once
+/// The communicators of one rank by mesh axis, and its place on the mesh. A group of one is a one-rank communicator.
+
+#include <memory>
+
+#include "comm/communicator.hpp"
+#include "layout/device_mesh.hpp"
+#include "layout/parallel_layout.hpp"
+
+namespace plimsoll
+{
+
+struct RankGroups
+{
+    MeshCoordinate coordinate;
+    std::unique_ptr<Communicator> world;
+    std::unique_ptr<Communicator> dp;
+    std::unique_ptr<Communicator> tp;
+    std::unique_ptr<Communicator> pp;        ///< in stage order
+    std::unique_ptr<Communicator> kv;        ///< tp ranks that share KV heads; a group of one unless tp > KV heads
+    std::unique_ptr<Communicator> embedding; ///< first and last stage, for a tied embedding; elsewhere a group of one
+};
+
+/// Every rank of `world` calls it. `kv_heads` as in ModelSpec. @pre world.size() == layout.world()
+RankGroups make_rank_groups(Communicator& world, const ParallelLayout& layout, std::int64_t kv_heads);
+
+/// Of a run with one rank.
+RankGroups make_single_rank_groups();
+
+}  // namespace plimsoll
