@@ -1,0 +1,161 @@
+#include "plan/activation_table.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.hpp"
+#include "plan/kernel_shapes.hpp"
+
+namespace plimsoll
+{
+
+/// Appends tensors of one operation.
+struct ActivationTable::Adder
+{
+    std::vector<PlannedTensor>& tensors;
+    Dtype dtype;
+    PlanOp op;
+    MemoryCategory kept;  ///< category of what outlives the operation
+
+    void add(const char* name, std::int64_t elements, TensorRole role, DividedBy divided = DividedBy::nothing) const
+    {
+        PlannedTensor tensor;
+        tensor.op = op;
+        tensor.name = name;
+        tensor.role = role;
+        tensor.category = role == TensorRole::saved ? kept : MemoryCategory::transient;
+        tensor.divided = divided;
+        tensor.dtype = dtype;
+        tensor.elements = elements;
+        tensors.push_back(tensor);
+    }
+
+    void norm(const ModelSpec& model, std::int64_t tokens) const
+    {
+        const std::int64_t dim = model.hidden, rows = num_sum_blocks(tokens);
+        add("rstd", tokens, TensorRole::saved);
+        if (model.norm == NormKind::layer_norm) { add("mean", tokens, TensorRole::saved); }
+        add("y", tokens * dim, TensorRole::saved);
+        add("dweight_parts", rows * dim, TensorRole::temporary);
+        if (model.norm_bias) { add("dbias_parts", rows * dim, TensorRole::temporary); }
+        add("dweight", dim, TensorRole::pending);
+        if (model.norm_bias) { add("dbias", dim, TensorRole::pending); }
+    }
+
+    void attention(const ModelSpec& model, const LocalShapes& s) const
+    {
+        const std::int64_t n = s.tokens, rows = num_sum_blocks(n), kv_columns = s.kv_heads * s.head_dim;
+        add("qkv", n * s.qkv_columns(), TensorRole::saved, DividedBy::tp);
+        if (model.qk_norm) { add("qk", n * (s.attention_columns() + kv_columns), TensorRole::temporary, DividedBy::tp); }
+        add("out", n * s.attention_columns(), TensorRole::saved, DividedBy::tp);
+        add("lse", n * s.heads, TensorRole::saved, DividedBy::tp);
+        add("y", n * s.hidden, TensorRole::saved);
+        add("dqkv", n * s.qkv_columns(), TensorRole::pending, DividedBy::tp);
+        add("dout", n * s.attention_columns(), TensorRole::temporary, DividedBy::tp);
+        add("dq", n * s.attention_columns(), TensorRole::temporary, DividedBy::tp);
+        add("dk", n * kv_columns, TensorRole::temporary, DividedBy::tp);
+        add("dv", n * kv_columns, TensorRole::temporary, DividedBy::tp);
+        if (model.qk_norm)
+        {
+            add("dq_norm_parts", rows * s.head_dim, TensorRole::temporary);
+            add("dq_norm", s.head_dim, TensorRole::pending);
+            add("dk_norm_parts", rows * s.head_dim, TensorRole::temporary);
+            add("dk_norm", s.head_dim, TensorRole::pending);
+        }
+        add("dx", n * s.hidden, TensorRole::output);
+        if (model.o_bias) { add("do_bias_parts", rows * s.hidden, TensorRole::temporary); }
+        if (model.qkv_bias) { add("dqkv_bias_parts", rows * s.qkv_columns(), TensorRole::temporary, DividedBy::tp); }
+    }
+
+    void mlp(const ModelSpec& model, const LocalShapes& s) const
+    {
+        const std::int64_t n = s.tokens, rows = num_sum_blocks(n);
+        add("pre", n * s.pre_columns, TensorRole::saved, DividedBy::tp);
+        add("act", n * s.ffn, TensorRole::temporary, DividedBy::tp);
+        add("y", n * s.hidden, TensorRole::saved);
+        add("dact", n * s.ffn, TensorRole::pending, DividedBy::tp);
+        add("dx", n * s.hidden, TensorRole::output);
+        if (model.mlp_bias)
+        {
+            add("ddown_bias_parts", rows * s.hidden, TensorRole::temporary);
+            add("din_bias_parts", rows * s.pre_columns, TensorRole::temporary, DividedBy::tp);
+        }
+    }
+};
+
+LocalShapes make_local_shapes(const ModelSpec& model, const ParallelLayout& layout, const MeshCoordinate& coordinate,
+                              const StepPolicies& policies, std::int64_t batch)
+{
+    EXPECT(policies.dtype == Dtype::f32 || policies.dtype == Dtype::f64);
+    EXPECT(batch >= 1 && policies.seq_len >= 1 && policies.threads >= 1);
+    LocalShapes s;
+    s.batch = batch;
+    s.seq_len = policies.seq_len;
+    s.tokens = batch * policies.seq_len;
+    s.hidden = model.hidden;
+    s.heads = model.heads / layout.tp;
+    s.kv_heads = std::max<std::int64_t>(1, model.kv_heads / layout.tp);
+    s.head_dim = model.head_dim;
+    s.ffn = model.ffn / layout.tp;
+    s.pre_columns = model.activation == Activation::swiglu ? 2 * s.ffn : s.ffn;
+    s.vocab_columns = (model.vocab + layout.tp - 1) / layout.tp;
+    const std::int64_t first = std::min(model.vocab, coordinate[MeshAxis::tp] * s.vocab_columns);
+    s.vocab = std::min(model.vocab, first + s.vocab_columns) - first;
+    s.element_bytes = dtype_bytes(policies.dtype);
+    s.chunk_rows =
+        std::min(s.tokens, loss_chunk_rows(s.tokens, s.vocab_columns, s.element_bytes, policies.loss_chunks));
+    s.threads = policies.threads;
+    s.tp = layout.tp;
+    return s;
+}
+
+ActivationTable::ActivationTable(const ModelSpec& model, const LocalShapes& shapes, Dtype dtype) : shapes_(shapes)
+{
+    const auto of = [&](PlanOp op, MemoryCategory kept) { return Adder{tensors_, dtype, op, kept}; };
+    const std::int64_t stream = shapes.tokens * shapes.hidden;
+    of(PlanOp::embedding, MemoryCategory::loss).add("y", stream, TensorRole::saved);
+    of(PlanOp::input_norm, MemoryCategory::activations).norm(model, shapes.tokens);
+    of(PlanOp::attention, MemoryCategory::activations).attention(model, shapes);
+    of(PlanOp::mlp_norm, MemoryCategory::activations).norm(model, shapes.tokens);
+    of(PlanOp::mlp, MemoryCategory::activations).mlp(model, shapes);
+    of(PlanOp::final_norm, MemoryCategory::loss).norm(model, shapes.tokens);
+    // The logits outlive no operation, but are a row of the memory table.
+    of(PlanOp::head_loss, MemoryCategory::loss)
+        .add("logits", shapes.chunk_rows * logits_row_elements(shapes.vocab, shapes.element_bytes), TensorRole::temporary,
+             DividedBy::tp);
+    tensors_.back().category = MemoryCategory::loss;
+    const Adder messages = of(PlanOp::pipeline, MemoryCategory::communication);
+    messages.add("x", stream, TensorRole::saved);
+    messages.add("dy", stream, TensorRole::saved);
+}
+
+const PlannedTensor* ActivationTable::find(PlanOp op, const char* name) const
+{
+    const auto found = std::find_if(tensors_.begin(), tensors_.end(), [&](const PlannedTensor& tensor)
+                                    { return tensor.op == op && std::strcmp(tensor.name, name) == 0; });
+    return found == tensors_.end() ? nullptr : &*found;
+}
+
+const PlannedTensor& ActivationTable::at(PlanOp op, const char* name) const
+{
+    const PlannedTensor* found = find(op, name);
+    if (found == nullptr)
+    {
+        throw InternalError(fmt::format("the activation table has no tensor '{}.{}'", plan_op_name(op), name));
+    }
+    return *found;
+}
+
+std::int64_t ActivationTable::forward_workspace(PlanOp op) const
+{
+    if (op != PlanOp::attention) { return 0; }
+    return flash_forward_workspace(shapes_.seq_len, shapes_.head_dim, shapes_.element_bytes, shapes_.threads);
+}
+
+std::int64_t ActivationTable::backward_workspace(PlanOp op) const
+{
+    if (op != PlanOp::attention) { return 0; }
+    return flash_backward_workspace(shapes_.seq_len, shapes_.element_bytes, shapes_.threads);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,118 @@
+#pragma once
+/// Every tensor that the operations of one rank make for a micro-batch, with its size: the list that nn/ops obeys and the
+/// step program adds up.
+///
+/// Legend: B sequences of a micro-batch, S their length, N = B*S tokens, D model, E head dim, H heads, K KV heads, A = H*E,
+/// T = (H + 2K)*E, F ffn, G = F or 2F (SwiGLU), V vocabulary; H, K, F and V are this rank's share. R = num_sum_blocks(N) rows of
+/// partial sums. All in the run's type; lse too.
+///
+///     op          tensor        elements   kept
+///     embedding   y             N D        saved by the first layer's norm; not with a stage before
+///     *_norm      rstd, mean    N          saved; mean with LayerNorm only
+///     *_norm      y             N D        saved by what follows; the last one becomes its own gradient
+///     *_norm      dweight, dbias            D       pending; dweight_parts, dbias_parts: R D, temporary
+///     attention   qkv           N T        saved
+///     attention   out           N A        saved
+///     attention   lse           N H        saved
+///     attention   y             N D        saved by mlp_norm: the sum of branch and residual is written over it
+///     attention   qk            N (H+K)E   temporary, with qk-norm only
+///     attention   dout, dq, dk, dv         N A, N A, N K E, N K E   temporary
+///     attention   dqkv          N T        pending
+///     attention   dx            N D        output of backward
+///     mlp         pre           N G        saved
+///     mlp         act           N F        temporary
+///     mlp         y             N D        saved by the next layer's norm, or sent
+///     mlp         dact          N F        pending
+///     mlp         dx            N D        output of backward
+///     attention, mlp  d*_bias_parts  R columns  temporary, where the model has that bias
+///     head_loss   logits        chunk x V  temporary: one chunk, rows on cache lines
+///     pipeline    x, dy         N D        received; dx and y are sent from where they were made
+
+#include <cstdint>
+#include <vector>
+
+#include "base/dtype.hpp"
+#include "layout/device_mesh.hpp"
+#include "layout/model_spec.hpp"
+#include "layout/parallel_layout.hpp"
+#include "plan/step_event.hpp"
+
+namespace plimsoll
+{
+
+/// What decides a step besides model, layout and rank.
+struct StepPolicies
+{
+    Dtype dtype = Dtype::f32;         ///< f32 or f64
+    std::int64_t seq_len = 0;         ///< S
+    std::int64_t loss_chunks = 0;     ///< [train] loss-chunks; 0: chunks of at most 64 MiB
+    std::int64_t threads = 1;         ///< of a rank: kernels' workspace grows with it
+    std::int64_t eval_micro_batch = 0; ///< sequences of a validation batch; 0: the run does not validate
+};
+
+enum class TensorRole : std::uint8_t
+{
+    saved,     ///< made by forward, kept for backward
+    pending,   ///< made by backward_input for backward_weight
+    output,    ///< handed to the next operation
+    temporary, ///< gone when the operation ends
+};
+
+/// Which mesh axis divides a tensor. (dp divides the batch, pp the layers.)
+enum class DividedBy : std::uint8_t { nothing, tp };
+
+struct PlannedTensor
+{
+    PlanOp op = PlanOp::state;
+    const char* name = "";
+    TensorRole role = TensorRole::temporary;
+    MemoryCategory category = MemoryCategory::transient;
+    DividedBy divided = DividedBy::nothing;
+    Dtype dtype = Dtype::f32;
+    std::int64_t elements = 0;  ///< on this rank
+    std::int64_t bytes() const { return elements * dtype_bytes(dtype); }
+};
+
+/// Extents of one rank's operations; letters as in the legend, lower case.
+struct LocalShapes
+{
+    std::int64_t batch = 0, seq_len = 0, tokens = 0, hidden = 0;
+    std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
+    std::int64_t ffn = 0, pre_columns = 0;       ///< F, G
+    std::int64_t vocab = 0;                      ///< real rows of the vocabulary on this rank
+    std::int64_t vocab_columns = 0;              ///< of the rank that has most: decides the chunks
+    std::int64_t chunk_rows = 0;                 ///< of the loss
+    std::int64_t element_bytes = 4;
+    std::int64_t threads = 1;
+    std::int64_t tp = 1;
+    std::int64_t attention_columns() const { return heads * head_dim; }
+    std::int64_t qkv_columns() const { return (heads + 2 * kv_heads) * head_dim; }
+};
+
+/// @param batch B: the layout's micro-batch, or that of validation
+LocalShapes make_local_shapes(const ModelSpec& model, const ParallelLayout& layout, const MeshCoordinate& coordinate,
+                              const StepPolicies& policies, std::int64_t batch);
+
+class ActivationTable
+{
+  public:
+    ActivationTable(const ModelSpec& model, const LocalShapes& shapes, Dtype dtype);
+
+    const std::vector<PlannedTensor>& tensors() const { return tensors_; }
+    const LocalShapes& shapes() const { return shapes_; }
+    /// nullptr: this model's operation makes no such tensor.
+    const PlannedTensor* find(PlanOp op, const char* name) const;
+    /// @throws InternalError when there is none
+    const PlannedTensor& at(PlanOp op, const char* name) const;
+
+    /// Most bytes that kernels of an operation allocate beside the named tensors.
+    std::int64_t forward_workspace(PlanOp op) const;
+    std::int64_t backward_workspace(PlanOp op) const;
+
+  private:
+    struct Adder;
+    std::vector<PlannedTensor> tensors_;
+    LocalShapes shapes_;
+};
+
+}  // namespace plimsoll

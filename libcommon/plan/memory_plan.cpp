@@ -1,0 +1,226 @@
+#include "plan/memory_plan.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.hpp"
+#include "base/units.hpp"
+
+namespace plimsoll
+{
+
+std::string MemoryPeak::where() const
+{
+    if (phase == StepPhase::start_up) { return "start"; }
+    if (phase == StepPhase::validation || phase == StepPhase::reduce || phase == StepPhase::update)
+    {
+        return step_phase_name(phase);
+    }
+    const char* direction = step_phase_name(phase);
+    std::string text;
+    if (layer >= 0) { text = fmt::format("{} of layer {}", direction, layer); }
+    else if (op == PlanOp::head_loss) { text = "loss"; }
+    else { text = fmt::format("{} of {}", direction, op == PlanOp::final_norm ? "the last norm" : plan_op_name(op)); }
+    return micro_batch >= 0 ? text + fmt::format(", micro-batch {}", micro_batch + 1) : text;
+}
+
+void MemoryFold::add(const StepEvent& event)
+{
+    const auto index = static_cast<std::size_t>(event.category);
+    if (event.kind == EventKind::alloc)
+    {
+        current_ += event.bytes;
+        categories_[index] += event.bytes;
+        raise_peak(event, 0);
+    }
+    else if (event.kind == EventKind::free)
+    {
+        current_ -= event.bytes;
+        categories_[index] -= event.bytes;
+        ENSURE(categories_[index] >= 0);
+    }
+    else if (event.kind == EventKind::workspace) { raise_peak(event, event.bytes); }
+}
+
+void MemoryFold::raise_peak(const StepEvent& event, std::int64_t extra)
+{
+    if (current_ + extra <= peak_.bytes) { return; }
+    peak_.bytes = current_ + extra;
+    peak_.categories = categories_;
+    peak_.categories[static_cast<std::size_t>(event.category)] += extra;
+    peak_.phase = event.phase;
+    peak_.op = event.op;
+    peak_.layer = event.layer;
+    peak_.micro_batch = event.micro_batch;
+}
+
+void MemoryFold::reset_peak()
+{
+    peak_ = MemoryPeak();
+    peak_.bytes = current_;
+    peak_.categories = categories_;
+}
+
+RankMemory plan_rank_memory(const StepInputs& inputs)
+{
+    const std::int64_t stage = inputs.coordinate[MeshAxis::pp];
+    RankMemory rank;
+    rank.coordinate = inputs.coordinate;
+    rank.layers = stage_layers(inputs.model, inputs.layout, stage);
+    rank.micro_batches_in_flight = max_in_flight(step_schedule(inputs.layout, Repeats::left_out), stage);
+    MemoryFold fold;
+    const EventSink sink = [&fold](const StepEvent& event) { fold.add(event); };
+    expand_start_up(inputs, sink);
+    rank.start_up_bytes = fold.current();
+    fold.reset_peak();
+    expand_step(inputs, Repeats::left_out, sink);
+    rank.step = fold.peak();
+    rank.after_step_bytes = fold.current();
+    if (inputs.policies.eval_micro_batch > 0)
+    {
+        fold.reset_peak();
+        expand_validation(inputs, sink);
+        rank.validation = fold.peak();
+    }
+    return rank;
+}
+
+std::int64_t MemoryPlan::worst_stage() const
+{
+    const auto worst = std::max_element(stages.begin(), stages.end(), [](const RankMemory& a, const RankMemory& b)
+                                        { return a.peak().bytes < b.peak().bytes; });
+    return worst - stages.begin();
+}
+
+MemoryPlan plan_memory(const ModelSpec& model, const ParallelLayout& layout, const StepPolicies& policies)
+{
+    MemoryPlan plan;
+    plan.model = model;
+    plan.layout = layout;
+    plan.policies = policies;
+    StepInputs inputs;
+    inputs.model = model;
+    inputs.layout = layout;
+    inputs.policies = policies;
+    // Ranks of a stage differ in the rows of the vocabulary only, and tp rank 0 has most.
+    for (std::int64_t stage = 0; stage < layout.pp; ++stage)
+    {
+        inputs.coordinate.index[static_cast<std::size_t>(MeshAxis::pp)] = stage;
+        plan.stages.push_back(plan_rank_memory(inputs));
+    }
+    return plan;
+}
+
+std::string MemoryUnit::text(std::int64_t value) const
+{
+    const double amount = static_cast<double>(value) / bytes;
+    return fmt::format("{:.{}f}", amount, amount < 99.95 ? 2 : 1);
+}
+
+MemoryUnit memory_unit_for(std::int64_t largest)
+{
+    MemoryUnit unit;
+    if (largest >= std::int64_t{1} << 30)
+    {
+        unit.name = "GiB";
+        unit.bytes = 1073741824.0;
+    }
+    else if (largest < std::int64_t{1} << 20)
+    {
+        unit.name = "KiB";
+        unit.bytes = 1024.0;
+    }
+    return unit;
+}
+
+std::string plan_row(const RankMemory& rank, const MemoryLimit& limit)
+{
+    const MemoryPeak& peak = rank.peak();
+    const MemoryUnit unit = memory_unit_for(peak.bytes);
+    std::string parts;
+    for (int c = 0; c < num_memory_categories; ++c)
+    {
+        const auto category = static_cast<MemoryCategory>(c);
+        if (peak.of(category) == 0) { continue; }
+        parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", memory_category_name(category), unit.text(peak.of(category)));
+    }
+    return fmt::format("peak {} {} per rank: {}   limit {}: {}", unit.text(peak.bytes), unit.name, parts,
+                       format_memory(static_cast<double>(limit.bytes)), peak.bytes <= limit.bytes ? "ok" : "too much");
+}
+
+std::string plan_against_measured(std::int64_t planned, std::int64_t measured)
+{
+    const MemoryUnit unit = memory_unit_for(std::max(planned, measured));
+    const double share =
+        planned > 0 ? 100.0 * static_cast<double>(measured - planned) / static_cast<double>(planned) : 0.0;
+    return fmt::format("plan {} {}, measured {} {} ({:+.1f} %)", unit.text(planned), unit.name, unit.text(measured), unit.name,
+                       share);
+}
+
+namespace
+{
+
+nlohmann::ordered_json peak_json(const MemoryPeak& peak)
+{
+    nlohmann::ordered_json out;
+    out["bytes"] = peak.bytes;
+    out["where"] = peak.where();
+    out["phase"] = step_phase_name(peak.phase);
+    nlohmann::ordered_json& categories = out["categories"];
+    for (int c = 0; c < num_memory_categories; ++c)
+    {
+        const auto category = static_cast<MemoryCategory>(c);
+        categories[memory_category_name(category)] = peak.of(category);
+    }
+    return out;
+}
+
+nlohmann::ordered_json layout_json(const ParallelLayout& layout)
+{
+    nlohmann::ordered_json out;
+    out["dp"] = layout.dp;
+    out["tp"] = layout.tp;
+    out["pp"] = layout.pp;
+    out["zero"] = layout.zero_stage;
+    out["micro_batch"] = layout.micro_batch;
+    out["global_batch"] = layout.global_batch;
+    out["accumulation"] = layout.accumulation();
+    out["world"] = layout.world();
+    return out;
+}
+
+}  // namespace
+
+nlohmann::ordered_json memory_plan_json(const MemoryPlan& plan, const MemoryLimit& limit)
+{
+    nlohmann::ordered_json out;
+    out["schema"] = 1;
+    out["model"] = plan.model.name;
+    out["parameters"] = num_parameters(plan.model);
+    out["layout"] = layout_json(plan.layout);
+    out["dtype"] = std::string(dtype_name(plan.policies.dtype));
+    out["seq_len"] = plan.policies.seq_len;
+    out["threads"] = plan.policies.threads;
+    out["stages"] = nlohmann::ordered_json::array();
+    for (std::size_t stage = 0; stage < plan.stages.size(); ++stage)
+    {
+        const RankMemory& rank = plan.stages[stage];
+        nlohmann::ordered_json row;
+        row["stage"] = stage;
+        row["first_layer"] = rank.layers.first;
+        row["layers"] = rank.layers.last - rank.layers.first;
+        row["micro_batches_in_flight"] = rank.micro_batches_in_flight;
+        row["start_up_bytes"] = rank.start_up_bytes;
+        row["peak_bytes"] = rank.peak().bytes;
+        row["step"] = peak_json(rank.step);
+        row["validation"] = rank.validation.bytes > 0 ? peak_json(rank.validation) : nlohmann::ordered_json();
+        out["stages"].push_back(std::move(row));
+    }
+    out["peak_bytes"] = plan.peak_bytes();
+    out["limit_bytes"] = limit.bytes;
+    out["limit_source"] = limit.source;
+    out["fits"] = plan.peak_bytes() <= limit.bytes;
+    return out;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,380 @@
+#include "plan/step_program.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.hpp"
+#include "plan/op_scripts.hpp"
+
+namespace plimsoll
+{
+namespace
+{
+
+/// Sends the events of one rank to a sink, with layer, micro-batch, phase and the numbers of collectives filled in.
+class Expander
+{
+  public:
+    Expander(const StepInputs& inputs, std::int64_t batch, const EventSink& sink)
+        : inputs_(inputs), stage_(inputs.coordinate[MeshAxis::pp]), first_stage_(stage_ == 0),
+          last_stage_(stage_ == inputs.layout.pp - 1), range_(stage_layers(inputs.model, inputs.layout, stage_)),
+          table_(inputs.model, make_local_shapes(inputs.model, inputs.layout, inputs.coordinate, inputs.policies, batch),
+                 inputs.policies.dtype),
+          scripts_(inputs.model, table_), sink_(sink)
+    {
+    }
+
+    void run(const PipelineSchedule& schedule)
+    {
+        for (const Action& action : schedule.stages[static_cast<std::size_t>(stage_)])
+        {
+            micro_batch_ = action.micro_batch;
+            switch (action.kind)
+            {
+                case ActionKind::recv_activation: recv_activation(); break;
+                case ActionKind::forward: forward(); break;
+                case ActionKind::send_activation: sent_[micro_batch_] = start_message(CollectiveKind::send, "y"); break;
+                case ActionKind::recv_gradient: recv_gradient(); break;
+                case ActionKind::backward: backward(); break;
+                case ActionKind::send_gradient: send_gradient(); break;
+                default: throw InternalError(fmt::format("the plan knows no action {}", action_kind_name(action.kind)));
+            }
+        }
+        finish_gradient_send();
+        micro_batch_ = -1;
+    }
+
+    void reduce_and_update(const FlatLayout& flat)
+    {
+        phase_ = StepPhase::reduce;
+        for (const FlatUnit& unit : flat.units) { reduce_unit(unit, flat.element_bytes); }
+        // Loss, tokens, norm and requests of all ranks in one sum of four doubles.
+        collective(PlanOp::reduce, "agreement", CollectiveKind::all_reduce, GroupKind::world, inputs_.layout.world(), 4 * 8);
+        phase_ = StepPhase::update;
+        for (const FlatUnit& unit : flat.units) { update_unit(unit, flat.element_bytes); }
+    }
+
+    void validate()
+    {
+        phase_ = StepPhase::validation;
+        micro_batch_ = 0;
+        if (first_stage_) { replay(scripts_.embedding_forward, -1); }
+        else { recv_activation(); }
+        for (std::int64_t layer = range_.first; layer < range_.last; ++layer)
+        {
+            replay(scripts_.block_forward, layer);
+            replay(scripts_.block_drop, layer);
+        }
+        if (last_stage_)
+        {
+            replay(scripts_.head_validate, range_.last);
+            return;
+        }
+        wait_message(start_message(CollectiveKind::send, "y"), CollectiveKind::send, "y");
+        free_output();
+    }
+
+  private:
+    void replay(const OpScript& script, std::int64_t layer)
+    {
+        for (StepEvent event : script)
+        {
+            const bool in_block = event.op >= PlanOp::input_norm && event.op <= PlanOp::mlp;
+            if (event.layer == block_input_layer) { name_block_input(event, layer); }
+            else { event.layer = in_block ? layer : -1; }
+            if (event.kind == EventKind::start) { event.id = next_id_++; }
+            if (event.kind == EventKind::wait) { event.id = next_id_ - 1; }
+            emit(event);
+        }
+    }
+
+    /// The tensor that enters block `layer` (or the head, behind the last one).
+    void name_block_input(StepEvent& event, std::int64_t layer) const
+    {
+        event.layer = layer > range_.first ? layer - 1 : -1;
+        if (layer > range_.first) { return; }
+        const PlannedTensor& input = first_stage_ ? table_.at(PlanOp::embedding, "y") : table_.at(PlanOp::pipeline, "x");
+        event.op = input.op;
+        event.name = input.name;
+        event.category = input.category;
+    }
+
+    void emit(StepEvent& event)
+    {
+        event.phase = phase_;
+        event.micro_batch = micro_batch_;
+        sink_(event);
+    }
+
+    void tensor(EventKind kind, PlanOp op, const char* name, std::int64_t layer = -1)
+    {
+        const PlannedTensor& planned = table_.at(op, name);
+        StepEvent event;
+        event.kind = kind;
+        event.op = op;
+        event.category = planned.category;
+        event.name = planned.name;
+        event.layer = layer;
+        event.bytes = planned.bytes();
+        emit(event);
+    }
+
+    std::int64_t start(PlanOp op, const char* name, CollectiveKind kind, GroupKind group, std::int64_t bytes)
+    {
+        StepEvent event;
+        event.kind = EventKind::start;
+        event.op = op;
+        event.name = name;
+        event.collective = kind;
+        event.group = group;
+        event.bytes = bytes;
+        event.id = next_id_++;
+        emit(event);
+        return event.id;
+    }
+
+    void wait(PlanOp op, const char* name, CollectiveKind kind, GroupKind group, std::int64_t bytes, std::int64_t id)
+    {
+        StepEvent event;
+        event.kind = EventKind::wait;
+        event.op = op;
+        event.name = name;
+        event.collective = kind;
+        event.group = group;
+        event.bytes = bytes;
+        event.id = id;
+        emit(event);
+    }
+
+    void collective(PlanOp op, const char* name, CollectiveKind kind, GroupKind group, std::int64_t ranks, std::int64_t bytes)
+    {
+        if (ranks > 1) { wait(op, name, kind, group, bytes, start(op, name, kind, group, bytes)); }
+    }
+
+    std::int64_t message_bytes() const { return table_.at(PlanOp::pipeline, "x").bytes(); }
+    std::int64_t start_message(CollectiveKind kind, const char* name)
+    {
+        return start(PlanOp::pipeline, name, kind, GroupKind::pp, message_bytes());
+    }
+    void wait_message(std::int64_t id, CollectiveKind kind, const char* name)
+    {
+        wait(PlanOp::pipeline, name, kind, GroupKind::pp, message_bytes(), id);
+    }
+
+    void recv_activation()
+    {
+        if (phase_ != StepPhase::validation) { phase_ = StepPhase::forward; }
+        tensor(EventKind::alloc, PlanOp::pipeline, "x");
+        wait_message(start_message(CollectiveKind::recv, "x"), CollectiveKind::recv, "x");
+    }
+
+    void forward()
+    {
+        phase_ = StepPhase::forward;
+        if (first_stage_) { replay(scripts_.embedding_forward, -1); }
+        for (std::int64_t layer = range_.first; layer < range_.last; ++layer) { replay(scripts_.block_forward, layer); }
+        if (last_stage_) { replay(scripts_.head_forward, -1); }
+    }
+
+    void free_output() { tensor(EventKind::free, PlanOp::mlp, "y", range_.last - 1); }
+
+    void recv_gradient()
+    {
+        phase_ = StepPhase::backward;
+        wait_message(sent_.at(micro_batch_), CollectiveKind::send, "y");
+        sent_.erase(micro_batch_);
+        free_output();
+        tensor(EventKind::alloc, PlanOp::pipeline, "dy");
+        wait_message(start_message(CollectiveKind::recv, "dy"), CollectiveKind::recv, "dy");
+    }
+
+    void backward()
+    {
+        phase_ = StepPhase::backward;
+        if (last_stage_) { replay(scripts_.head_backward, range_.last); }
+        for (std::int64_t layer = range_.last; layer-- > range_.first;) { replay(scripts_.block_backward, layer); }
+        if (!first_stage_) { return; }
+        replay(scripts_.embedding_backward, -1);
+        free_gradient();
+    }
+
+    /// The gradient of the stream lies where it began: it is written over from layer to layer.
+    void free_gradient()
+    {
+        if (last_stage_) { tensor(EventKind::free, PlanOp::final_norm, "y"); }
+        else { tensor(EventKind::free, PlanOp::pipeline, "dy"); }
+    }
+
+    void finish_gradient_send()
+    {
+        if (gradient_sent_ < 0) { return; }
+        const std::int64_t now = micro_batch_;
+        micro_batch_ = gradient_micro_batch_;
+        wait_message(gradient_sent_, CollectiveKind::send, "dx");
+        free_gradient();
+        micro_batch_ = now;
+        gradient_sent_ = -1;
+    }
+
+    void send_gradient()
+    {
+        finish_gradient_send();
+        gradient_micro_batch_ = micro_batch_;
+        gradient_sent_ = start_message(CollectiveKind::send, "dx");
+    }
+
+    /// As GradientReducer: partial gradients of tp ranks, dp, then the two stages of a tied embedding.
+    void reduce_unit(const FlatUnit& unit, std::int64_t element_bytes)
+    {
+        const ParallelLayout& layout = inputs_.layout;
+        std::int64_t begin = 0, end = 0, ranks = 1;
+        const auto flush = [&]
+        {
+            const GroupKind group = ranks == layout.tp ? GroupKind::tp : GroupKind::kv;
+            collective(PlanOp::reduce, "partial gradients", CollectiveKind::all_reduce, group, ranks,
+                       (end - begin) * element_bytes);
+            ranks = 1;
+        };
+        for (const FlatTensor& tensor : unit.tensors)
+        {
+            const std::int64_t sharers = partial_gradient_ranks(tensor.spec.shard, layout.tp);
+            if (sharers == 1) { continue; }
+            if (sharers != ranks || tensor.offset != end)
+            {
+                flush();
+                begin = tensor.offset;
+                ranks = sharers;
+            }
+            end = tensor.offset + tensor.num_elements();
+        }
+        flush();
+        const bool sharded = layout.zero_stage >= 1;
+        const std::int64_t unit_bytes = unit.num_elements * element_bytes;
+        collective(PlanOp::reduce, "gradients", sharded ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
+                   GroupKind::dp, layout.dp, unit_bytes);
+        const std::int64_t mine = sharded ? unit.shard_elements * element_bytes : unit_bytes;
+        if (unit.kind == UnitKind::tied_embedding)
+        {
+            collective(PlanOp::reduce, "tied gradients", CollectiveKind::all_reduce, GroupKind::embedding,
+                       layout.pp > 1 ? 2 : 1, mine);
+        }
+        compute(PlanOp::reduce, "norm", 2.0 * static_cast<double>(mine / element_bytes), mine);
+    }
+
+    void update_unit(const FlatUnit& unit, std::int64_t element_bytes)
+    {
+        const bool sharded = inputs_.layout.zero_stage >= 1;
+        const std::int64_t elements = sharded ? unit.shard_elements : unit.num_elements;
+        // AdamW reads and writes parameter, gradient (zeroed) and two moments.
+        compute(PlanOp::update, "adamw", 16.0 * static_cast<double>(elements), 8 * elements * element_bytes);
+        if (sharded)
+        {
+            collective(PlanOp::update, "parameters", CollectiveKind::all_gather, GroupKind::dp, inputs_.layout.dp,
+                       unit.num_elements * element_bytes);
+        }
+    }
+
+    void compute(PlanOp op, const char* name, double flops, std::int64_t traffic)
+    {
+        StepEvent event;
+        event.op = op;
+        event.name = name;
+        event.flops = flops;
+        event.bytes = traffic;
+        emit(event);
+    }
+
+    const StepInputs& inputs_;
+    std::int64_t stage_;
+    bool first_stage_, last_stage_;
+    StageRange range_;
+    ActivationTable table_;
+    OpScripts scripts_;
+    const EventSink& sink_;
+    StepPhase phase_ = StepPhase::forward;
+    std::int64_t micro_batch_ = -1;
+    std::int64_t next_id_ = 0;
+    std::map<std::int64_t, std::int64_t> sent_;  // micro-batch -> id of the send of its activation
+    std::int64_t gradient_sent_ = -1;
+    std::int64_t gradient_micro_batch_ = -1;
+};
+
+void emit_buffer(const EventSink& sink, MemoryCategory category, const char* name, std::int64_t layer, std::int64_t bytes)
+{
+    StepEvent event;
+    event.kind = EventKind::alloc;
+    event.category = category;
+    event.name = name;
+    event.layer = layer;
+    event.bytes = bytes;
+    if (bytes > 0) { sink(event); }
+}
+
+FlatLayout flat_layout(const StepInputs& inputs)
+{
+    return make_flat_layout(inputs.model, inputs.layout, inputs.coordinate, dtype_bytes(inputs.policies.dtype));
+}
+
+}  // namespace
+
+PipelineSchedule step_schedule(const ParallelLayout& layout, Repeats repeats)
+{
+    // Warm-up and cool-down take at most pp micro-batches each; two more show the steady state and its end.
+    const std::int64_t enough = 2 * layout.pp + 2;
+    const std::int64_t all = layout.accumulation();
+    return make_1f1b_schedule(layout.pp, repeats == Repeats::all ? all : std::min(all, enough));
+}
+
+void expand_start_up(const StepInputs& inputs, const EventSink& sink)
+{
+    const FlatLayout flat = flat_layout(inputs);
+    const bool sharded = inputs.layout.zero_stage >= 1;
+    struct State
+    {
+        const char* name;
+        MemoryCategory category;
+    };
+    constexpr State states[] = {{"parameters", MemoryCategory::parameters},
+                                {"gradients", MemoryCategory::gradients},
+                                {"exp_avg", MemoryCategory::optimizer},
+                                {"exp_avg_sq", MemoryCategory::optimizer}};
+    for (const State& state : states)
+    {
+        for (const FlatUnit& unit : flat.units)
+        {
+            const bool shard = sharded && state.category == MemoryCategory::optimizer;
+            emit_buffer(sink, state.category, state.name, unit.layer,
+                        (shard ? unit.shard_elements : unit.num_elements) * flat.element_bytes);
+        }
+    }
+    if (inputs.model.position == PositionKind::rope)
+    {
+        const std::int64_t table = inputs.policies.seq_len * (inputs.model.head_dim / 2) * flat.element_bytes;
+        emit_buffer(sink, MemoryCategory::parameters, "rope_cos", -1, table);
+        emit_buffer(sink, MemoryCategory::parameters, "rope_sin", -1, table);
+    }
+}
+
+void expand_step(const StepInputs& inputs, Repeats repeats, const EventSink& sink)
+{
+    Expander expander(inputs, inputs.layout.micro_batch, sink);
+    expander.run(step_schedule(inputs.layout, repeats));
+    expander.reduce_and_update(flat_layout(inputs));
+}
+
+void expand_validation(const StepInputs& inputs, const EventSink& sink)
+{
+    if (inputs.policies.eval_micro_batch == 0) { return; }
+    Expander(inputs, inputs.policies.eval_micro_batch, sink).validate();
+}
+
+StepProgram make_step_program(const StepInputs& inputs)
+{
+    StepProgram program;
+    expand_start_up(inputs, [&](const StepEvent& event) { program.start_up.push_back(event); });
+    expand_step(inputs, Repeats::all, [&](const StepEvent& event) { program.step.push_back(event); });
+    expand_validation(inputs, [&](const StepEvent& event) { program.validation.push_back(event); });
+    return program;
+}
+
+}  // namespace plimsoll
