@@ -2,13 +2,16 @@
 /// Checkpoints: one directory per committed step, layout-free canonical tensors in HDF5 shard files
 /// (docs/checkpoint_format.md). What is visible is complete: a crash at any instant leaves the newest committed step loadable.
 ///
-/// Writing, on one thread of each writing rank:
-///     CheckpointWriter writer(root, meta, plan);            // makes root/.tmp_step_N.<uuid>/ and its files
-///     for (...) writer.write(state, tensor, box, data);     // pwrite at the dataset's offset, CRC and digest as it passes
+/// Writing, on one thread of each writing rank (all ranks make the writer and commit together):
+///     CheckpointWriter writer(root, meta, held, world);     // who writes what; root/.tmp_step_N.<uuid>/ and its files
+///     for (...)
+///         if (writer.assigned(state, tensor, box))          // replicas are written once
+///             writer.write(state, tensor, box, data);       // pwrite at the dataset's offset, CRC and digest as it passes
 ///     writer.commit();                                      // index, manifest, COMMIT, rename, latest; then retention
 /// A writer that is destroyed without commit() removes its temporary directory.
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -16,6 +19,7 @@
 #include <vector>
 
 #include "base/dtype.hpp"
+#include "comm/communicator.hpp"
 #include "layout/flat_layout.hpp"
 
 namespace plimsoll
@@ -73,7 +77,7 @@ struct CheckpointTensor
     std::vector<std::int64_t> shape; ///< global
 };
 
-/// A box that one writer will write.
+/// A box that a rank holds.
 struct CheckpointBox
 {
     CheckpointTensor tensor;
@@ -86,19 +90,39 @@ struct SavedStep
     std::int64_t bytes = 0; ///< of all files
 };
 
+/// One control thread of each rank; background threads never communicate. Constructors and commit() are collective over
+/// `world`, exchange metadata only, and succeed or throw on all ranks alike. With one rank the error is what went wrong;
+/// with several it is an IoError "while saving step 20 to 'ckpt': rank 2: cannot write ... (no space left on device)"
+/// with the exit code of that rank's. After a failure before the step is visible nothing of it is left.
 class CheckpointWriter
 {
   public:
-    /// @throws IoError when the free space is below the planned bytes x 1.02, naming both.
+    /// One rank, one file.
     CheckpointWriter(std::string root, CheckpointMeta meta, std::vector<CheckpointBox> boxes);
+    /// `boxes`: what this rank holds. Equal boxes on several ranks are replicas; one of them is chosen to write, so that
+    /// all have about the same to write. `meta` is the same on all ranks; rank 0 alone looks at `root`, which all must
+    /// reach under this name; `world` outlives the writer. `ranks_per_file` consecutive ranks share a shard file; 0: one file
+    /// per rank up to 64 ranks, then as many ranks per file as keep 64 files.
+    /// @throws InternalError when the boxes overlap or leave an element out, IoError also when the free space is below the
+    /// planned bytes x 1.02, naming both
+    CheckpointWriter(std::string root, CheckpointMeta meta, std::vector<CheckpointBox> boxes, Communicator& world,
+                     std::int64_t ranks_per_file = 0);
     ~CheckpointWriter();
     CheckpointWriter(const CheckpointWriter&) = delete;
     CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-    /// `data`: the box in C order, box elements x dtype bytes. Each planned box exactly once.
+    /// Whether this rank writes a box that it holds; always so with one rank. @throws InternalError for a box not held
+    bool assigned(CheckpointState state, const std::string& tensor, const Box& box) const;
+
+    /// `data`: the box in C order, box elements x dtype bytes; may be reused at once. Each assigned box exactly once. Where
+    /// the disk refuses, the error comes out of commit(), on all ranks.
+    /// @throws InternalError for a box that is not this rank's to write, or is written twice
     void write(CheckpointState state, const std::string& tensor, const Box& box, const void* data);
 
-    /// @throws InternalError when a planned box was not written.
+    /// This rank cannot deliver its boxes: commit() throws on all ranks with this reason.
+    void fail(std::exception_ptr error);
+
+    /// @throws InternalError when an assigned box was not written.
     SavedStep commit();
 
   private:

@@ -8,18 +8,7 @@
 namespace plimsoll::checkpoint
 {
 
-BlockSource::~BlockSource()
-{
-    if (pending_.valid()) { pending_.wait(); }
-}
-
-std::int64_t BlockSource::block_size(const BlockPlace& place) const
-{
-    const auto bytes = static_cast<std::int64_t>(shards_[place.shard].rows[place.row].num_bytes);
-    return std::min(block_bytes, bytes - place.block * block_bytes);
-}
-
-const DirectFile& BlockSource::file(std::size_t shard)
+const DirectFile& ShardFiles::at(std::size_t shard)
 {
     constexpr std::size_t max_open = 32;
     const auto found = files_.find(shard);
@@ -30,19 +19,39 @@ const DirectFile& BlockSource::file(std::size_t shard)
     return *opened;
 }
 
-void BlockSource::read(Slot& slot, const BlockPlace& place)
+std::int64_t block_size(const IndexRow& row, std::int64_t block)
+{
+    return std::min(block_bytes, static_cast<std::int64_t>(row.num_bytes) - block * block_bytes);
+}
+
+void read_block(const DirectFile& file, const ShardContent& shard, const IndexRow& row, std::int64_t block, char* buffer)
+{
+    const std::int64_t bytes = block_size(row, block);
+    file.read_at(buffer, bytes, static_cast<std::int64_t>(row.file_offset) + block * block_bytes);
+    const std::uint32_t wanted = shard.blocks[static_cast<std::size_t>(row.first_block) + static_cast<std::size_t>(block)];
+    const std::uint32_t found = crc32c(buffer, bytes);
+    VALIDATE(found == wanted, FormatError, "{}: block {} of {} is damaged (crc {:08x}, {:08x} when it was written)",
+             shard.dataset_text(row), block + 1, num_blocks(static_cast<std::int64_t>(row.num_bytes)), found, wanted);
+}
+
+BlockSource::~BlockSource()
+{
+    if (pending_.valid()) { pending_.wait(); }
+}
+
+std::int64_t BlockSource::block_size(const BlockPlace& place) const
+{
+    return checkpoint::block_size(shards_[place.shard].rows[place.row], place.block);
+}
+
+void BlockSource::read(Slot& slot, const BlockPlace& place, const DirectFile& file)
 {
     const ShardContent& shard = shards_[place.shard];
-    const IndexRow& row = shard.rows[place.row];
     const std::int64_t bytes = block_size(place);
     // Most boxes are small; a buffer grows to what was needed.
     if (slot.buffer.size() < bytes) { slot.buffer = AlignedBuffer(bytes); }
     slot.used = false;
-    file(place.shard).read_at(slot.buffer.data(), bytes, static_cast<std::int64_t>(row.file_offset) + place.block * block_bytes);
-    const std::uint32_t wanted = shard.blocks[static_cast<std::size_t>(row.first_block) + static_cast<std::size_t>(place.block)];
-    const std::uint32_t found = crc32c(slot.buffer.data(), bytes);
-    VALIDATE(found == wanted, FormatError, "{}: block {} of {} is damaged (crc {:08x}, {:08x} when it was written)",
-             shard.dataset_text(row), place.block + 1, num_blocks(static_cast<std::int64_t>(row.num_bytes)), found, wanted);
+    read_block(file, shard, shard.rows[place.row], place.block, slot.buffer.data());
     slot.place = place;
     slot.used = true;
 }
@@ -63,13 +72,13 @@ const char* BlockSource::load(const BlockPlace& place, const BlockPlace* next)
     if (!(current_.used && current_.place == place))
     {
         if (ahead_.used && ahead_.place == place) { std::swap(current_, ahead_); }
-        else { read(current_, place); }
+        else { read(current_, place, files_.at(place.shard)); }
     }
     if (next != nullptr && !(*next == place) && !(ahead_.used && ahead_.place == *next))
     {
         const BlockPlace wanted = *next;
-        (void)file(wanted.shard);  // opened here: the map belongs to this thread
-        pending_ = std::async(std::launch::async, [this, wanted] { read(ahead_, wanted); });
+        const DirectFile* file = &files_.at(wanted.shard);  // opened here: the list belongs to this thread
+        pending_ = std::async(std::launch::async, [this, wanted, file] { read(ahead_, wanted, *file); });
     }
     return current_.buffer.data();
 }

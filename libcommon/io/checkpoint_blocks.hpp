@@ -12,6 +12,27 @@
 namespace plimsoll::checkpoint
 {
 
+/// Shard files that are open for reading, few at a time for the sake of the descriptor limit. Not thread-safe.
+class ShardFiles
+{
+  public:
+    /// `shards` outlives this.
+    explicit ShardFiles(const std::vector<ShardContent>& shards) : shards_(shards) {}
+    /// Valid until the next call.
+    const DirectFile& at(std::size_t shard);
+
+  private:
+    const std::vector<ShardContent>& shards_;
+    std::map<std::size_t, std::unique_ptr<DirectFile>> files_;
+};
+
+/// Bytes of block number `block` of a box.
+std::int64_t block_size(const IndexRow& row, std::int64_t block);
+
+/// Reads a block and checks it. `buffer` is large enough. Safe from several threads.
+/// @throws FormatError "file: dataset: block 2 of 5 is damaged (crc ...)"
+void read_block(const DirectFile& file, const ShardContent& shard, const IndexRow& row, std::int64_t block, char* buffer);
+
 /// A block of 16 MiB of the box in row `row` of shard `shard`.
 struct BlockPlace
 {
@@ -29,7 +50,7 @@ class BlockSource
 {
   public:
     /// `shards` outlives the source.
-    explicit BlockSource(const std::vector<ShardContent>& shards) : shards_(shards) {}
+    explicit BlockSource(const std::vector<ShardContent>& shards) : shards_(shards), files_(shards) {}
     ~BlockSource();
     BlockSource(const BlockSource&) = delete;
     BlockSource& operator=(const BlockSource&) = delete;
@@ -46,11 +67,10 @@ class BlockSource
         bool used = false;
         AlignedBuffer buffer;
     };
-    void read(Slot& slot, const BlockPlace& place);
-    const DirectFile& file(std::size_t shard);
+    void read(Slot& slot, const BlockPlace& place, const DirectFile& file);
 
     const std::vector<ShardContent>& shards_;
-    std::map<std::size_t, std::unique_ptr<DirectFile>> files_; ///< open ones; few, for the sake of the descriptor limit
+    ShardFiles files_;
     Slot current_, ahead_;
     std::future<void> pending_; ///< fills ahead_
 };

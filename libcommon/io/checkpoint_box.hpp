@@ -1,42 +1,21 @@
 #pragma once
-/// Arithmetic of boxes for checkpoints: which runs two boxes share, digests of boxes, proof of coverage. All pure.
+/// Digests of boxes for checkpoints; the arithmetic of boxes is layout's. Pure.
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
-#include "layout/flat_layout.hpp"
+#include "layout/box_runs.hpp"
 
 namespace plimsoll::checkpoint
 {
 
-/// `count` consecutive elements: from `source` in the source box to `target` in the target box (both in C order).
-struct ElementRun
-{
-    std::int64_t source = 0;
-    std::int64_t target = 0;
-    std::int64_t count = 0;
-};
-
-/// The runs of the intersection of two boxes of one tensor, ascending in the source, as long as they can be.
-class BoxRuns
-{
-  public:
-    BoxRuns(const Box& source, const Box& target);
-    bool next(ElementRun& run);
-    /// Elements in all runs.
-    std::int64_t num_elements() const { return num_elements_; }
-
-  private:
-    // Trailing dims that are whole in both boxes are folded into one, so that the innermost dim is a run.
-    std::vector<std::int64_t> extent_, source_stride_, target_stride_, position_;
-    std::int64_t source_start_ = 0, target_start_ = 0;
-    std::int64_t num_elements_ = 0;
-    bool done_ = false;
-};
-
-Box whole_box(const std::vector<std::int64_t>& shape);
-bool box_inside(const Box& box, const std::vector<std::int64_t>& shape);
+using plimsoll::box_inside;
+using plimsoll::box_text;
+using plimsoll::BoxRuns;
+using plimsoll::coverage_fault;
+using plimsoll::ElementRun;
+using plimsoll::shape_text;
+using plimsoll::whole_box;
 
 /// Digest of a box's elements as they pass in C order (base/digest.hpp): index = linear index in the whole tensor, salt =
 /// hash of "state/name". Digests of the boxes of a tensor add up to the tensor's.
@@ -56,12 +35,8 @@ class BoxDigest
     std::uint64_t value_ = 0;
 };
 
-/// Empty when each element of a tensor of `shape` lies in exactly one of the boxes; else what is wrong, in words.
-std::string coverage_fault(const std::vector<std::int64_t>& shape, const std::vector<Box>& boxes);
-
-/// "[0 4) x [8 16)", "scalar".
-std::string box_text(const Box& box);
-/// "[32, 8]", "[]".
-std::string shape_text(const std::vector<std::int64_t>& shape);
+/// Digest of the elements [begin, begin + count) of `box` in its C order; parts of a box add up to its digest.
+std::uint64_t box_range_digest(const Box& box, const std::vector<std::int64_t>& global_shape, std::int64_t element_bytes,
+                               std::uint64_t salt, std::int64_t begin, std::int64_t count, const void* data);
 
 }  // namespace plimsoll::checkpoint

@@ -180,11 +180,17 @@ std::int64_t planned_bytes(const ShardPlan& plan)
     return bytes;
 }
 
-ShardLayout create_shard(const std::string& path, const ShardPlan& plan)
+ShardLayout plan_shard(const ShardPlan& plan)
 {
     ShardLayout layout;
-    layout.path = path;
     layout.rows = plan_rows(plan, layout.total_blocks);
+    return layout;
+}
+
+ShardLayout create_shard(const std::string& path, const ShardPlan& plan)
+{
+    ShardLayout layout = plan_shard(plan);
+    layout.path = path;
     H5File file = H5File::create(path);
     H5Group root = file.root();
     root.set_attribute("format", format_name);
@@ -207,7 +213,14 @@ ShardLayout create_shard(const std::string& path, const ShardPlan& plan)
     return layout;
 }
 
-BoxSums write_box(WriteQueue& queue, const IndexRow& row, const CheckpointBox& box, const void* data)
+std::uint64_t box_digest(const BoxSums& sums)
+{
+    std::uint64_t digest = 0;
+    for (const BlockSum& sum : sums) { digest += sum.digest; }
+    return digest;
+}
+
+BoxSums write_box(WriteQueue& queue, DirectFile& file, const IndexRow& row, const CheckpointBox& box, const void* data)
 {
     // Copy, CRC and digest go over pieces that stay in the cache; the queue writes whole blocks meanwhile.
     constexpr std::int64_t piece_bytes = 256 * 1024;
@@ -219,22 +232,38 @@ BoxSums write_box(WriteQueue& queue, const IndexRow& row, const CheckpointBox& b
     for (std::int64_t begin = 0; begin < total; begin += block_bytes)
     {
         const std::int64_t bytes = std::min(block_bytes, total - begin);
+        const std::uint64_t digest_before = digest.value();
         AlignedBuffer buffer = queue.acquire();
-        std::uint32_t crc = 0;
+        BlockSum sum;
         for (std::int64_t at = 0; at < bytes; at += piece_bytes)
         {
             const std::int64_t now = std::min(piece_bytes, bytes - at);
             std::memcpy(buffer.data() + at, source + begin + at, static_cast<std::size_t>(now));
-            crc = crc32c(buffer.data() + at, now, crc);
+            sum.crc = crc32c(buffer.data() + at, now, sum.crc);
             digest.add(buffer.data() + at, now / element_bytes);
         }
+        sum.digest = digest.value() - digest_before;
         crash_point("checkpoint.block");
-        queue.submit(std::move(buffer), bytes, static_cast<std::int64_t>(row.file_offset) + begin);
-        sums.blocks.push_back(crc);
-        sums.crc = begin == 0 ? crc : crc32c_combine(sums.crc, crc, bytes);
+        queue.submit(file, std::move(buffer), bytes, static_cast<std::int64_t>(row.file_offset) + begin);
+        sums.push_back(sum);
     }
-    sums.digest = digest.value();
     return sums;
+}
+
+BlockSum write_block(WriteQueue& queue, DirectFile& file, const IndexRow& row, const CheckpointBox& box, std::int64_t block,
+                     AlignedBuffer buffer)
+{
+    const std::int64_t element_bytes = dtype_bytes(box.tensor.dtype);
+    const std::int64_t begin = block * block_bytes;
+    const std::int64_t bytes = std::min(block_bytes, static_cast<std::int64_t>(row.num_bytes) - begin);
+    EXPECT(bytes > 0 && buffer.size() >= bytes);
+    BlockSum sum;
+    sum.crc = crc32c(buffer.data(), bytes);
+    sum.digest = box_range_digest(box.box, box.tensor.shape, element_bytes, digest_salt(box.tensor.state, box.tensor.name),
+                                  begin / element_bytes, bytes / element_bytes, buffer.data());
+    crash_point("checkpoint.block");
+    queue.submit(file, std::move(buffer), bytes, static_cast<std::int64_t>(row.file_offset) + begin);
+    return sum;
 }
 
 FileRecord finish_shard(ShardLayout& layout, const std::vector<BoxSums>& sums)
@@ -244,11 +273,18 @@ FileRecord finish_shard(ShardLayout& layout, const std::vector<BoxSums>& sums)
     std::vector<std::uint32_t> blocks;
     for (std::size_t k = 0; k < sums.size(); ++k)
     {
-        EXPECT(blocks.size() == layout.rows[k].first_block);
-        layout.rows[k].crc = sums[k].crc;
-        layout.rows[k].digest = sums[k].digest;
-        blocks.insert(blocks.end(), sums[k].blocks.begin(), sums[k].blocks.end());
-        record.data_bytes += static_cast<std::int64_t>(layout.rows[k].num_bytes);
+        IndexRow& row = layout.rows[k];
+        EXPECT(blocks.size() == row.first_block);
+        row.crc = 0;
+        for (std::size_t block = 0; block < sums[k].size(); ++block)
+        {
+            const std::int64_t begin = static_cast<std::int64_t>(block) * block_bytes;
+            const std::int64_t bytes = std::min(block_bytes, static_cast<std::int64_t>(row.num_bytes) - begin);
+            row.crc = crc32c_combine(row.crc, sums[k][block].crc, bytes);
+            blocks.push_back(sums[k][block].crc);
+        }
+        row.digest = box_digest(sums[k]);
+        record.data_bytes += static_cast<std::int64_t>(row.num_bytes);
     }
     EXPECT(static_cast<std::int64_t>(blocks.size()) == layout.total_blocks);
     const auto index_bytes = static_cast<std::int64_t>(layout.rows.size() * sizeof(IndexRow));

@@ -2,7 +2,7 @@
 /// One shard file of a checkpoint: its owner creates it, any rank writes boxes into it by POSIX, its owner finishes it.
 ///
 ///     ShardLayout layout = create_shard(path, plan);           // owner; then sent to the other writers of the file
-///     BoxSums sums = write_box(queue, layout, row, plan, data);// each writer, for the boxes that it holds
+///     write_box(queue, file, row, box, data);                  // each writer, for the boxes that it holds: sums of blocks
 ///     FileRecord record = finish_shard(layout, sums_of_all);   // owner, after all have written and synced
 
 #include <cstdint>
@@ -38,13 +38,18 @@ struct ShardLayout
     std::vector<IndexRow> rows; ///< one per box of the plan, in its order; crc and digest still zero
 };
 
-/// What was written of a box.
-struct BoxSums
+/// What was written of a block of a box.
+struct BlockSum
 {
-    std::vector<std::uint32_t> blocks; ///< CRC32C of each 16 MiB
     std::uint32_t crc = 0;
-    std::uint64_t digest = 0;
+    std::uint64_t digest = 0; ///< this block's part of the tensor's digest
 };
+/// Of a box: the sums of its blocks in their order; empty for a box without elements.
+using BoxSums = std::vector<BlockSum>;
+std::uint64_t box_digest(const BoxSums& sums);
+
+/// The layout that create_shard() will make, all places in the file still zero.
+ShardLayout plan_shard(const ShardPlan& plan);
 
 /// Creates the file with all datasets, tables and attributes (complete = 0) and reserves its space on the disk.
 ShardLayout create_shard(const std::string& path, const ShardPlan& plan);
@@ -52,8 +57,13 @@ ShardLayout create_shard(const std::string& path, const ShardPlan& plan);
 /// Bytes that create_shard() will need, a little too many.
 std::int64_t planned_bytes(const ShardPlan& plan);
 
-/// Queues the bytes of box `row` and sums them up as they pass. `data` may be reused when it returns.
-BoxSums write_box(WriteQueue& queue, const IndexRow& row, const CheckpointBox& box, const void* data);
+/// Queues the bytes of a box and sums them up as they pass. `data` may be reused when it returns, `file` outlives the next
+/// drain() of the queue.
+BoxSums write_box(WriteQueue& queue, DirectFile& file, const IndexRow& row, const CheckpointBox& box, const void* data);
+
+/// The same for one block that lies in `buffer` already.
+BlockSum write_block(WriteQueue& queue, DirectFile& file, const IndexRow& row, const CheckpointBox& box, std::int64_t block,
+                     AlignedBuffer buffer);
 
 /// Writes /index and /crc, syncs, sets complete = 1, syncs. @pre all boxes are written
 FileRecord finish_shard(ShardLayout& layout, const std::vector<BoxSums>& sums);

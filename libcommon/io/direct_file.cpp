@@ -76,8 +76,7 @@ void DirectFile::write_at(const void* data, std::int64_t bytes, std::int64_t off
     if (part < bytes) { buffered_.write_at(static_cast<const char*>(data) + part, bytes - part, offset + part); }
 }
 
-WriteQueue::WriteQueue(DirectFile& file, int num_buffers, std::int64_t buffer_bytes)
-    : file_(file), buffer_bytes_(buffer_bytes), unmade_(num_buffers)
+WriteQueue::WriteQueue(int num_buffers, std::int64_t buffer_bytes) : buffer_bytes_(buffer_bytes), unmade_(num_buffers)
 {
     EXPECT(num_buffers > 0 && buffer_bytes > 0);
     for (int k = 0; k < 2; ++k) { threads_.emplace_back([this] { work(); }); }
@@ -109,7 +108,7 @@ void WriteQueue::work()
         std::exception_ptr error;
         try
         {
-            if (!failed) { file_.write_at(job.buffer.data(), job.bytes, job.offset); }
+            if (!failed) { job.file->write_at(job.buffer.data(), job.bytes, job.offset); }
         }
         catch (...)
         {
@@ -149,12 +148,13 @@ void WriteQueue::release(AlignedBuffer buffer)
     free_.push_back(std::move(buffer));
 }
 
-void WriteQueue::submit(AlignedBuffer buffer, std::int64_t bytes, std::int64_t offset)
+void WriteQueue::submit(DirectFile& file, AlignedBuffer buffer, std::int64_t bytes, std::int64_t offset)
 {
     {
         const std::lock_guard<std::mutex> lock(mutex_);
         rethrow();
         Job job;
+        job.file = &file;
         job.buffer = std::move(buffer);
         job.bytes = bytes;
         job.offset = offset;

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "io/file.hpp"
@@ -23,6 +24,13 @@ class AlignedBuffer
   public:
     AlignedBuffer() = default;
     explicit AlignedBuffer(std::int64_t bytes); ///< rounded up to the alignment; contents undefined
+    AlignedBuffer(AlignedBuffer&& other) noexcept : data_(std::move(other.data_)), size_(std::exchange(other.size_, 0)) {}
+    AlignedBuffer& operator=(AlignedBuffer&& other) noexcept
+    {
+        data_ = std::move(other.data_);
+        size_ = std::exchange(other.size_, 0);
+        return *this;
+    }
     char* data() { return data_.get(); }
     const char* data() const { return data_.get(); }
     std::int64_t size() const { return size_; }
@@ -58,20 +66,20 @@ class DirectFile
     std::optional<File> direct_;
 };
 
-/// Writes buffers to a DirectFile on two threads of its own (a disk wants more than one request at a time). One control
-/// thread calls acquire(), submit() and drain(); an error of a background thread comes out of the next of these calls.
+/// Writes buffers to files on two threads of its own (a disk wants more than one request at a time). One control thread
+/// calls acquire(), submit() and drain(); an error of a background thread comes out of the next of these calls.
 class WriteQueue
 {
   public:
-    /// `file` outlives the queue.
-    WriteQueue(DirectFile& file, int num_buffers, std::int64_t buffer_bytes);
+    WriteQueue(int num_buffers, std::int64_t buffer_bytes);
     ~WriteQueue();
     WriteQueue(const WriteQueue&) = delete;
     WriteQueue& operator=(const WriteQueue&) = delete;
 
     /// Waits for a free buffer of buffer_bytes.
     AlignedBuffer acquire();
-    void submit(AlignedBuffer buffer, std::int64_t bytes, std::int64_t offset);
+    /// `file` outlives the next drain().
+    void submit(DirectFile& file, AlignedBuffer buffer, std::int64_t bytes, std::int64_t offset);
     /// Gives a buffer back unwritten.
     void release(AlignedBuffer buffer);
     /// Waits until all is written (not synced). @throws what a background thread met
@@ -80,6 +88,7 @@ class WriteQueue
   private:
     struct Job
     {
+        DirectFile* file = nullptr;
         AlignedBuffer buffer;
         std::int64_t bytes = 0;
         std::int64_t offset = 0;
@@ -87,7 +96,6 @@ class WriteQueue
     void work();
     void rethrow();
 
-    DirectFile& file_;
     std::int64_t buffer_bytes_;
     std::mutex mutex_;
     std::condition_variable changed_;

@@ -308,11 +308,11 @@ std::string write_unchecked(const std::string& root, const std::vector<Checkpoin
     std::vector<checkpoint::BoxSums> sums;
     {
         DirectFile file(layout.path, File::Mode::read_write);
-        WriteQueue queue(file, 2, checkpoint::block_bytes);
+        WriteQueue queue(2, checkpoint::block_bytes);
         for (std::size_t k = 0; k < boxes.size(); ++k)
         {
             const std::vector<char> data = box_content(boxes[k].tensor, boxes[k].box, 20);
-            sums.push_back(checkpoint::write_box(queue, layout.rows[k], boxes[k], data.data()));
+            sums.push_back(checkpoint::write_box(queue, file, layout.rows[k], boxes[k], data.data()));
         }
         queue.drain();
     }
@@ -323,7 +323,7 @@ std::string write_unchecked(const std::string& root, const std::vector<Checkpoin
         record.tensor = tensor;
         for (std::size_t k = 0; k < boxes.size(); ++k)
         {
-            if (boxes[k].tensor.name == tensor.name) { record.digest += sums[k].digest; }
+            if (boxes[k].tensor.name == tensor.name) { record.digest += checkpoint::box_digest(sums[k]); }
         }
         manifest.tensors.push_back(record);
     }
