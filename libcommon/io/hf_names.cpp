@@ -44,6 +44,32 @@ std::pair<std::string, std::string> stem_and_kind(const std::string& part)
     return {part.substr(0, dot), dot == std::string::npos ? "" : part.substr(dot + 1)};
 }
 
+/// The HF name by two tables: of whole names outside layers, and of stems inside, behind `layer_prefix` and the layer's number.
+template<class Outer, class Inner>
+HfTensorRef renamed(const ModelSpec& model, const std::string& canonical, const char* layer_prefix, const Outer& outer,
+                    const Inner& inner)
+{
+    const Name name = split(canonical);
+    HfTensorRef ref;
+    if (name.layer < 0)
+    {
+        for (const auto& pair : outer)
+        {
+            if (name.part == pair.first) { ref.name = pair.second; }
+        }
+    }
+    else
+    {
+        const auto [stem, kind] = stem_and_kind(name.part);
+        for (const auto& pair : inner)
+        {
+            if (stem == pair.first) { ref.name = fmt::format("{}{}.{}.{}", layer_prefix, name.layer, pair.second, kind); }
+        }
+    }
+    if (ref.name.empty()) { fail_unknown(canonical, model); }
+    return ref;
+}
+
 HfTensorRef llama_ref(const ModelSpec& model, const std::string& canonical)
 {
     static constexpr std::array<std::pair<const char*, const char*>, 4> outer = {
@@ -63,25 +89,7 @@ HfTensorRef llama_ref(const ModelSpec& model, const std::string& canonical)
          {"mlp.gate_proj", "mlp.gate_proj"},
          {"mlp.up_proj", "mlp.up_proj"},
          {"mlp.down_proj", "mlp.down_proj"}}};
-    const Name name = split(canonical);
-    HfTensorRef ref;
-    if (name.layer < 0)
-    {
-        for (const auto& pair : outer)
-        {
-            if (name.part == pair.first) { ref.name = pair.second; }
-        }
-    }
-    else
-    {
-        const auto [stem, kind] = stem_and_kind(name.part);
-        for (const auto& pair : inner)
-        {
-            if (stem == pair.first) { ref.name = fmt::format("model.layers.{}.{}.{}", name.layer, pair.second, kind); }
-        }
-    }
-    if (ref.name.empty()) { fail_unknown(canonical, model); }
-    return ref;
+    return renamed(model, canonical, "model.layers.", outer, inner);
 }
 
 HfTensorRef gpt2_ref(const ModelSpec& model, const std::string& canonical)
@@ -99,22 +107,11 @@ HfTensorRef gpt2_ref(const ModelSpec& model, const std::string& canonical)
                                                                                   {"mlp_norm", "ln_2"},
                                                                                   {"mlp.up_proj", "mlp.c_fc"},
                                                                                   {"mlp.down_proj", "mlp.c_proj"}}};
+    HfTensorRef ref = renamed(model, canonical, "h.", outer, inner);
     const Name name = split(canonical);
-    HfTensorRef ref;
-    if (name.layer < 0)
-    {
-        for (const auto& pair : outer)
-        {
-            if (name.part == pair.first) { ref.name = pair.second; }
-        }
-    }
-    else
+    if (name.layer >= 0)
     {
         const auto [stem, kind] = stem_and_kind(name.part);
-        for (const auto& pair : inner)
-        {
-            if (stem == pair.first) { ref.name = fmt::format("h.{}.{}.{}", name.layer, pair.second, kind); }
-        }
         const bool is_projection = stem.find("_proj") != std::string::npos;
         ref.transposed = is_projection && kind == "weight";
         for (int part = 0; part < 3; ++part)
@@ -125,7 +122,6 @@ HfTensorRef gpt2_ref(const ModelSpec& model, const std::string& canonical)
             ref.extent = model.hidden;
         }
     }
-    if (ref.name.empty()) { fail_unknown(canonical, model); }
     return ref;
 }
 
