@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "comm/communicator.hpp"
+#include "comm/rank_activity.hpp"
 
 namespace plimsoll
 {
@@ -12,7 +13,10 @@ namespace
 class SelfCommunicator final : public Communicator
 {
   public:
-    explicit SelfCommunicator(std::string name) : name_(std::move(name)) {}
+    SelfCommunicator(std::string name, std::shared_ptr<RankActivity> activity)
+        : name_(std::move(name)), activity_(std::move(activity))
+    {
+    }
 
     std::string name() const override { return name_; }
     std::int64_t rank() const override { return 0; }
@@ -41,8 +45,10 @@ class SelfCommunicator final : public Communicator
     std::unique_ptr<Communicator> subgroup(std::string name, const std::vector<std::int64_t>& ranks) override
     {
         EXPECT(ranks.size() == 1 && ranks.front() == 0);
-        return make_self_communicator(std::move(name));
+        return std::make_unique<SelfCommunicator>(std::move(name), activity_);
     }
+
+    RankActivity& activity() override { return *activity_; }
 
   private:
     static Work copy(const BufferView& input, const BufferView& output)
@@ -54,13 +60,14 @@ class SelfCommunicator final : public Communicator
     }
 
     std::string name_;
+    std::shared_ptr<RankActivity> activity_;
 };
 
 }  // namespace
 
 std::unique_ptr<Communicator> make_self_communicator(std::string name)
 {
-    return std::make_unique<SelfCommunicator>(std::move(name));
+    return std::make_unique<SelfCommunicator>(std::move(name), RankBoard::in_memory(1)->activity(0));
 }
 
 }  // namespace plimsoll
