@@ -12,6 +12,7 @@
 #include <set>
 #include <thread>
 
+#include "comm/thread_communicator.hpp"
 #include "io/checkpoint.hpp"
 #include "io/checkpoint_steps.hpp"
 #include "io/file.hpp"
@@ -34,6 +35,20 @@ std::string fast_directory()
 std::vector<CheckpointBox> boxes_of_step(std::int64_t step)
 {
     return small_boxes(1 + step % 4);
+}
+
+// By one rank without a communicator, or by several threads; two ranks share a file.
+void save(std::int64_t num_ranks, const std::string& root, std::int64_t step)
+{
+    const std::vector<CheckpointBox> boxes = boxes_of_step(step);
+    if (num_ranks == 1)
+    {
+        save_synthetic(root, step, boxes);
+        return;
+    }
+    run_ranks(num_ranks, [&](Communicator& world) {
+        save_synthetic(root, step, dealt_boxes(boxes, world.rank(), world.size()), tensor_names(boxes), world, 2);
+    });
 }
 
 enum class Replacement { none, by_exchange, by_renames };
@@ -102,14 +117,21 @@ void expect_clean_after_next_save(const std::string& root, std::int64_t step)
     expect_sound(root, step, step);
 }
 
-class KilledAt : public ::testing::TestWithParam<Replacement>
+struct KillCase
+{
+    Replacement replacement;
+    std::int64_t num_ranks;
+};
+
+class KilledAt : public ::testing::TestWithParam<KillCase>
 {
 };
 
 // Steps 1 and 2 are committed; a child saves step 3 (or step 2 again) and keeps two steps.
 TEST_P(KilledAt, EveryPointOfTheProtocol)
 {
-    const Replacement replacement = GetParam();
+    const Replacement replacement = GetParam().replacement;
+    const std::int64_t num_ranks = GetParam().num_ranks;
     const std::int64_t new_step = replacement == Replacement::none ? 3 : 2;
     std::set<std::string> reached;
     bool is_published = false;
@@ -127,7 +149,7 @@ TEST_P(KilledAt, EveryPointOfTheProtocol)
             save_synthetic(root, 2, boxes_of_step(2));
             const bool killed = is_killed([&] {
                 set_faults(fmt::format("{}:{}", point, count), replacement);
-                save_synthetic(root, new_step, boxes_of_step(new_step));
+                save(num_ranks, root, new_step);
                 apply_retention(root, replacement == Replacement::none ? 2 : 1);
             });
             SCOPED_TRACE(fmt::format("{}:{}", point, count));
@@ -150,15 +172,19 @@ TEST_P(KilledAt, EveryPointOfTheProtocol)
 }
 
 INSTANTIATE_TEST_SUITE_P(Crash, KilledAt,
-                         ::testing::Values(Replacement::none, Replacement::by_exchange, Replacement::by_renames),
+                         ::testing::Values(KillCase{Replacement::none, 1}, KillCase{Replacement::by_exchange, 1},
+                                           KillCase{Replacement::by_renames, 1}, KillCase{Replacement::none, 4},
+                                           KillCase{Replacement::by_renames, 4}),
                          [](const auto& param) {
-                             return param.param == Replacement::none          ? "NewStep"
-                                    : param.param == Replacement::by_exchange ? "ReplacedByExchange"
-                                                                              : "ReplacedByRenames";
+                             const Replacement replacement = param.param.replacement;
+                             return std::string(replacement == Replacement::none          ? "NewStep"
+                                                : replacement == Replacement::by_exchange ? "ReplacedByExchange"
+                                                                                          : "ReplacedByRenames") +
+                                    (param.param.num_ranks == 1 ? "" : "ByFourRanks");
                          });
 
 // The child saves step after step and tells each commit through a pipe; what it told must never be lost.
-void run_random_kill(const std::string& root, std::int64_t& newest, int delay_us)
+void run_random_kill(std::int64_t num_ranks, const std::string& root, std::int64_t& newest, int delay_us)
 {
     int ends[2] = {-1, -1};
     ASSERT_EQ(::pipe(ends), 0);
@@ -168,7 +194,7 @@ void run_random_kill(const std::string& root, std::int64_t& newest, int delay_us
         ::close(ends[0]);
         for (std::int64_t step = newest + 1;; ++step)
         {
-            save_synthetic(root, step, boxes_of_step(step));
+            save(num_ranks, root, step);
             if (::write(ends[1], &step, sizeof step) != sizeof step) { ::_exit(3); }
             apply_retention(root, 2);
         }
@@ -191,25 +217,29 @@ void run_random_kill(const std::string& root, std::int64_t& newest, int delay_us
     newest = steps.empty() ? 0 : steps.back();
 }
 
-TEST(Crash, KilledAtSixtyRandomTimes)
+void run_random_kills(std::int64_t num_ranks, int num_kills)
 {
     const TempDir dir(fast_directory());
     const std::string root = dir / "ckpt";
     // Delays are measured in saves: the test means the same on a slow machine and under a sanitizer.
     const auto start = std::chrono::steady_clock::now();
-    for (const std::int64_t step : {1, 2, 3}) { save_synthetic(dir / "measured", step, boxes_of_step(step)); }
+    for (const std::int64_t step : {1, 2, 3}) { save(num_ranks, dir / "measured", step); }
     const auto three_saves = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start);
     std::mt19937 random(std::random_device{}());
     std::int64_t newest = 0;
-    for (int run = 0; run < 60; ++run)
+    for (int run = 0; run < num_kills; ++run)
     {
         const int delay_us = std::uniform_int_distribution<int>(0, static_cast<int>(2 * three_saves.count()))(random);
         SCOPED_TRACE(fmt::format("run {}, killed after {} us", run, delay_us));
-        run_random_kill(root, newest, delay_us);
+        run_random_kill(num_ranks, root, newest, delay_us);
         if (::testing::Test::HasFailure()) { return; }
     }
-    EXPECT_GT(newest, 10) << "too few commits between the kills for the test to mean much";
+    EXPECT_GT(newest, num_kills / 6) << "too few commits between the kills for the test to mean much";
 }
+
+TEST(Crash, KilledAtSixtyRandomTimes) { run_random_kills(1, 60); }
+
+TEST(Crash, FourRanksKilledAtThirtyRandomTimes) { run_random_kills(4, 30); }
 
 }  // namespace
 }  // namespace plimsoll
