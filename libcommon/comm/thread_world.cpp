@@ -2,7 +2,6 @@
 
 #include <sched.h>
 
-#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -16,21 +15,6 @@ namespace
 
 constexpr int num_yields = 12;
 constexpr auto longest_sleep = std::chrono::milliseconds(20);
-constexpr auto progress_time = std::chrono::microseconds(50);
-
-void pause_cpu()
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-}
-
-std::string name_of(const Operation& operation)
-{
-    return fmt::format("{}{} of '{}' #{}", operation.name,
-                       operation.number >= 0 ? fmt::format(" {}", operation.number) : "", operation.watchdog->group(),
-                       operation.sequence);
-}
 
 }  // namespace
 
@@ -66,141 +50,28 @@ void SharedBuffer::withdraw() noexcept
     while (readers_.load(std::memory_order_seq_cst) != 0) { ::sched_yield(); }
 }
 
-void Operation::finish() { rank->wait(*this); }
-
-void Operation::abandon() noexcept
-{
-    if (std::uncaught_exceptions() > 0 || rank->world().has_failed)
-    {
-        withdraw();
-        return;
-    }
-    // The buffers are about to go while others need them: complete it, then say so where an exception can be thrown.
-    try
-    {
-        rank->forgot(*this);
-        rank->wait(*this);
-    }
-    catch (...)
-    {
-        withdraw();
-    }
-}
-
-Rank::Rank(std::shared_ptr<World> world, std::int64_t number)
-    : world_(std::move(world)), number_(number), activity_(world_->board->activity(number)),
+ThreadRank::ThreadRank(std::shared_ptr<World> world, std::int64_t number)
+    : OperationQueue(number, world->board->activity(number)), world_(std::move(world)),
       num_spins_(world_->size <= static_cast<std::int64_t>(std::thread::hardware_concurrency()) ? 200 : 0)
 {
 }
 
-void Rank::enter()
+bool ThreadRank::others_failed() const { return world_->has_failed.load(std::memory_order_acquire); }
+
+void ThreadRank::look()
 {
+    seen_rings_ = world_->bells[static_cast<std::size_t>(rank())]->rings();
     world_->throw_if_failed();
-    check_forgotten();
 }
 
-void Rank::issue(const std::shared_ptr<Operation>& operation)
-{
-    operation->rank = shared_from_this();
-    activity_->begin(operation->name, operation->number, operation->watchdog->group(), operation->sequence);
-    under_way_.push_back(operation);
-    try
-    {
-        advance_all(operation.get());
-    }
-    catch (...)
-    {
-        withdraw_all();
-        throw;
-    }
-}
-
-void Rank::wait(Operation& operation)
-{
-    try
-    {
-        activity_->begin(operation.name, operation.number, operation.watchdog->group(), operation.sequence);
-        operation.watchdog->start(operation.name, operation.number, operation.sequence);
-        for (int idle = 0; !operation.is_done;)
-        {
-            const std::uint32_t seen = world_->bells[static_cast<std::size_t>(number_)]->rings();
-            world_->throw_if_failed();
-            if (advance_all(&operation))
-            {
-                idle = 0;
-                continue;
-            }
-            operation.watchdog->check();
-            rest(idle++, seen);
-        }
-        activity_->end(operation.name, operation.number, operation.watchdog->group(), operation.sequence);
-    }
-    catch (...)
-    {
-        withdraw_all();
-        throw;
-    }
-}
-
-void Rank::progress()
-{
-    if (under_way_.empty()) { return; }
-    world_->throw_if_failed();
-    const auto end = std::chrono::steady_clock::now() + progress_time;
-    while (advance_all(nullptr) && std::chrono::steady_clock::now() < end) {}
-}
-
-bool Rank::advance_all(Operation* first)
-{
-    // Complete operations leave the list; their Work still holds them.
-    bool moved = first != nullptr && !first->is_done && first->advance();
-    bool any_done = first != nullptr && first->is_done;
-    for (std::size_t i = 0; i < under_way_.size(); ++i)
-    {
-        Operation& operation = *under_way_[i];
-        if (&operation == first || operation.is_done) { continue; }
-        moved = operation.advance() || moved;
-        if (operation.is_done)
-        {
-            any_done = true;
-            activity_->tick();
-        }
-    }
-    if (any_done)
-    {
-        const auto done = [](const std::shared_ptr<Operation>& operation) { return operation->is_done; };
-        under_way_.erase(std::remove_if(under_way_.begin(), under_way_.end(), done), under_way_.end());
-    }
-    return moved;
-}
-
-void Rank::rest(int idle, std::uint32_t seen)
+void ThreadRank::rest(int idle)
 {
     if (idle < num_spins_) { pause_cpu(); }
     else if (idle < num_spins_ + num_yields) { ::sched_yield(); }
-    else { world_->bells[static_cast<std::size_t>(number_)]->sleep(seen); }
+    else { world_->bells[static_cast<std::size_t>(rank())]->sleep(seen_rings_); }
 }
 
-void Rank::withdraw_all() noexcept
-{
-    for (const std::shared_ptr<Operation>& operation : under_way_) { operation->withdraw(); }
-    under_way_.clear();
-}
-
-void Rank::forgot(const Operation& operation)
-{
-    if (forgotten_.empty()) { forgotten_ = name_of(operation); }
-}
-
-void Rank::check_forgotten() const
-{
-    if (!forgotten_.empty())
-    {
-        throw InternalError(fmt::format("rank {} did not wait for its {}", number_, forgotten_));
-    }
-}
-
-std::int64_t Rank::next_group_ordinal(std::int64_t parent, const std::vector<std::int64_t>& ranks)
+std::int64_t ThreadRank::next_group_ordinal(std::int64_t parent, const std::vector<std::int64_t>& ranks)
 {
     return group_ordinals_[std::make_pair(parent, ranks)]++;
 }

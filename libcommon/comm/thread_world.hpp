@@ -1,5 +1,5 @@
 #pragma once
-/// What the threads of run_ranks() share, and the engine with which each moves its operations forward. Internal to comm.
+/// What the threads of run_ranks() share. Internal to comm.
 
 #include <atomic>
 #include <condition_variable>
@@ -12,9 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "comm/communicator.hpp"
+#include "comm/operation_queue.hpp"
 #include "comm/rank_activity.hpp"
-#include "comm/watchdog.hpp"
 
 namespace plimsoll::threads
 {
@@ -73,57 +72,24 @@ class SharedBuffer
 struct World;
 struct Group;
 
-/// An operation as one rank sees it.
-class Operation : public Work::Operation
+/// One rank of the world. Its thread only.
+class ThreadRank final : public OperationQueue
 {
   public:
-    /// Does a bounded amount of work if others are far enough. Returns whether anything moved.
-    virtual bool advance() = 0;
-    /// Takes the buffers back; nobody reads or writes them afterwards.
-    virtual void withdraw() noexcept = 0;
+    ThreadRank(std::shared_ptr<World> world, std::int64_t number);
 
-    void finish() override;
-    void abandon() noexcept override;
-
-    bool is_done = false;
-    const char* name = "";
-    std::int64_t number = -1;  ///< the peer of a message
-    std::int64_t sequence = 0;
-    std::shared_ptr<Watchdog> watchdog;
-    std::shared_ptr<class Rank> rank;
-};
-
-/// The engine of one rank; all its communicators share it. Its thread only.
-class Rank : public std::enable_shared_from_this<Rank>
-{
-  public:
-    Rank(std::shared_ptr<World> world, std::int64_t number);
-
-    /// Before every call: throws when another rank failed, or this one forgot to wait.
-    void enter();
-    void issue(const std::shared_ptr<Operation>& operation);
-    void wait(Operation& operation);
-    void progress();
-    void withdraw_all() noexcept;
-    void forgot(const Operation& operation);
-    /// @throws InternalError when an operation was not waited for
-    void check_forgotten() const;
-
-    std::int64_t number() const { return number_; }
     World& world() { return *world_; }
-    const std::shared_ptr<World>& shared_world() const { return world_; }
-    RankActivity& activity() { return *activity_; }
+    /// How often this rank asked for such a subgroup of group `parent` before.
     std::int64_t next_group_ordinal(std::int64_t parent, const std::vector<std::int64_t>& ranks);
 
-  private:
-    bool advance_all(Operation* first);
-    void rest(int idle, std::uint32_t seen);
+  protected:
+    bool others_failed() const override;
+    void look() override;
+    void rest(int idle) override;
 
+  private:
     std::shared_ptr<World> world_;
-    std::int64_t number_;
-    std::unique_ptr<RankActivity> activity_;
-    std::vector<std::shared_ptr<Operation>> under_way_;
-    std::string forgotten_;
+    std::uint32_t seen_rings_ = 0;
     std::map<std::pair<std::int64_t, std::vector<std::int64_t>>, std::int64_t> group_ordinals_;
     int num_spins_;
 };
@@ -156,7 +122,7 @@ struct World
 };
 
 /// The world communicator of a rank.
-std::unique_ptr<Communicator> make_world_communicator(const std::shared_ptr<Rank>& rank, std::shared_ptr<Group> group);
+std::unique_ptr<Communicator> make_world_communicator(const std::shared_ptr<ThreadRank>& rank, std::shared_ptr<Group> group);
 std::shared_ptr<Group> make_world_group(std::int64_t size);
 
 }  // namespace plimsoll::threads
