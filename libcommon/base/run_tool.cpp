@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <new>
 
 #include "base/suggest.hpp"
@@ -103,7 +105,9 @@ void print_command_help(const ToolSpec& tool, const Command& command, const Opti
     {
         text += two_columns(positional.name, positional.help, column, width);
     }
-    text += options.help(command.sections) + common_rows(command);
+    std::vector<std::string> sections = command.sections;
+    sections.insert(sections.end(), command.values_of.begin(), command.values_of.end());
+    text += options.help(sections) + common_rows(command);
     if (command.name.empty()) { text += command_rows(tool); }
     if (!command.examples.empty()) { text += "\nexamples\n"; }
     for (const std::string& example : command.examples) { text += example_rows(example); }
@@ -152,7 +156,24 @@ void check_positionals(const Command& command, const std::vector<std::string>& g
              "unexpected argument '{}' (an option without its dashes?). see --help", given[allowed]);
 }
 
-ExitCode run_command(const ToolSpec& tool, const Command& command, std::vector<std::string> arguments)
+/// Whether another process that a launcher started says what all processes would say alike before they run.
+bool is_one_of_many()
+{
+    for (const char* name : {"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"})
+    {
+        if (const char* rank = std::getenv(name)) { return std::strcmp(rank, "0") != 0; }
+    }
+    return false;
+}
+
+/// What is said before the tool runs comes from the first process only.
+enum class Phase
+{
+    parsing,
+    running,
+};
+
+ExitCode run_command(const ToolSpec& tool, const Command& command, std::vector<std::string> arguments, Phase& phase)
 {
     OptionSet options(command.run_files);
     if (command.declare) { command.declare(options); }
@@ -160,7 +181,7 @@ ExitCode run_command(const ToolSpec& tool, const Command& command, std::vector<s
     options.use_sections(command.sections);
     if (before_end_of_options(arguments, "--help") || before_end_of_options(arguments, "-h"))
     {
-        print_command_help(tool, command, options);
+        if (!is_one_of_many()) { print_command_help(tool, command, options); }
         return ExitCode::done;
     }
     const auto shown =
@@ -174,24 +195,25 @@ ExitCode run_command(const ToolSpec& tool, const Command& command, std::vector<s
     invocation.positionals = options.parse(arguments);
     if (print_config)
     {
-        print(stdout, options.print_config());
+        if (!is_one_of_many()) { print(stdout, options.print_config()); }
         return ExitCode::done;
     }
     check_positionals(command, invocation.positionals);
     options.check_required();
     if (command.validate) { command.validate(); }
+    phase = Phase::running;
     return command.run(invocation);
 }
 
-ExitCode dispatch(const ToolSpec& tool, std::vector<std::string> arguments)
+ExitCode dispatch(const ToolSpec& tool, std::vector<std::string> arguments, Phase& phase)
 {
     if (before_end_of_options(arguments, "--version"))
     {
-        print(stdout, tool.name + " " + version_with_build() + "\n");
+        if (!is_one_of_many()) { print(stdout, tool.name + " " + version_with_build() + "\n"); }
         return ExitCode::done;
     }
     const Command* command = choose_command(tool, arguments);
-    if (command != nullptr) { return run_command(tool, *command, std::move(arguments)); }
+    if (command != nullptr) { return run_command(tool, *command, std::move(arguments), phase); }
     if (before_end_of_options(arguments, "--help") || before_end_of_options(arguments, "-h"))
     {
         print_tool_help(tool);
@@ -207,11 +229,12 @@ ExitCode dispatch(const ToolSpec& tool, std::vector<std::string> arguments)
 int run_tool(int argc, const char* const* argv, const ToolSpec& tool)
 {
     ExitCode code = ExitCode::failed;
+    Phase phase = Phase::parsing;
     try
     {
         std::vector<std::string> arguments;
         for (int i = 1; i < argc; ++i) { arguments.emplace_back(argv[i]); }
-        code = dispatch(tool, std::move(arguments));
+        code = dispatch(tool, std::move(arguments), phase);
         errno = 0;
         if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
         {
@@ -220,7 +243,7 @@ int run_tool(int argc, const char* const* argv, const ToolSpec& tool)
     }
     catch (const Error& error)
     {
-        report(tool.name, error.what());
+        if (phase == Phase::running || !is_one_of_many()) { report(tool.name, error.what()); }
         code = error.exit_code();
     }
     catch (const std::bad_alloc&)

@@ -51,6 +51,8 @@ struct Command
     RunFiles run_files = RunFiles::accepted;  ///< refused: no --config
     std::vector<std::string> sections;        ///< run-file sections that it uses: --help shows these; see
                                               ///< OptionSet::use_sections()
+    std::vector<std::string> values_of;       ///< further sections whose values it uses, while the files that they name
+                                              ///< need not exist
     std::vector<std::string> required;        ///< keys that must be set: "train.lr"
     std::vector<Positional> positionals;
     std::vector<std::string> examples;        ///< whole command lines

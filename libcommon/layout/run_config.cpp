@@ -429,6 +429,13 @@ void declare_run_config(OptionSet& options, RunConfig& config)
     declare_checkpoint(options, config.checkpoint);
     options.add_path("cluster", "file", config.cluster.file, "device memory, devices per node, links and peaks (JSON)")
         .flag("cluster");
+    options
+        .add_bytes("cluster", "memory-limit", config.cluster.memory_limit, "memory that one rank may use")
+        .flag("memory-limit")
+        .range(1)
+        .no_default()
+        .shown_default("of the cluster file, else the machine's / local ranks")
+        .peers({"max-memory", "memory-limit-bytes", "gpu-memory"});
     add_run_config_hints(options);
     limit_run_config(options);
 }

@@ -90,6 +90,7 @@ struct RunConfig
     struct Cluster
     {
         std::string file;
+        std::int64_t memory_limit = 0;  ///< bytes of a rank; 0: that of `file`, else the machine's / local ranks
     } cluster;
 };
 

@@ -15,7 +15,7 @@ struct ActivationTable::Adder
     std::vector<PlannedTensor>& tensors;
     Dtype dtype;
     PlanOp op;
-    MemoryCategory kept;  ///< category of what outlives the operation
+    MemoryUse kept;  ///< category of what outlives the operation
 
     void add(const char* name, std::int64_t elements, TensorRole role, DividedBy divided = DividedBy::nothing) const
     {
@@ -23,7 +23,7 @@ struct ActivationTable::Adder
         tensor.op = op;
         tensor.name = name;
         tensor.role = role;
-        tensor.category = role == TensorRole::saved ? kept : MemoryCategory::transient;
+        tensor.category = role == TensorRole::saved ? kept : MemoryUse::transient;
         tensor.divided = divided;
         tensor.dtype = dtype;
         tensor.elements = elements;
@@ -111,20 +111,20 @@ LocalShapes make_local_shapes(const ModelSpec& model, const ParallelLayout& layo
 
 ActivationTable::ActivationTable(const ModelSpec& model, const LocalShapes& shapes, Dtype dtype) : shapes_(shapes)
 {
-    const auto of = [&](PlanOp op, MemoryCategory kept) { return Adder{tensors_, dtype, op, kept}; };
+    const auto of = [&](PlanOp op, MemoryUse kept) { return Adder{tensors_, dtype, op, kept}; };
     const std::int64_t stream = shapes.tokens * shapes.hidden;
-    of(PlanOp::embedding, MemoryCategory::loss).add("y", stream, TensorRole::saved);
-    of(PlanOp::input_norm, MemoryCategory::activations).norm(model, shapes.tokens);
-    of(PlanOp::attention, MemoryCategory::activations).attention(model, shapes);
-    of(PlanOp::mlp_norm, MemoryCategory::activations).norm(model, shapes.tokens);
-    of(PlanOp::mlp, MemoryCategory::activations).mlp(model, shapes);
-    of(PlanOp::final_norm, MemoryCategory::loss).norm(model, shapes.tokens);
+    of(PlanOp::embedding, MemoryUse::loss).add("y", stream, TensorRole::saved);
+    of(PlanOp::input_norm, MemoryUse::activations).norm(model, shapes.tokens);
+    of(PlanOp::attention, MemoryUse::activations).attention(model, shapes);
+    of(PlanOp::mlp_norm, MemoryUse::activations).norm(model, shapes.tokens);
+    of(PlanOp::mlp, MemoryUse::activations).mlp(model, shapes);
+    of(PlanOp::final_norm, MemoryUse::loss).norm(model, shapes.tokens);
     // The logits outlive no operation, but are a row of the memory table.
-    of(PlanOp::head_loss, MemoryCategory::loss)
+    of(PlanOp::head_loss, MemoryUse::loss)
         .add("logits", shapes.chunk_rows * logits_row_elements(shapes.vocab, shapes.element_bytes), TensorRole::temporary,
              DividedBy::tp);
-    tensors_.back().category = MemoryCategory::loss;
-    const Adder messages = of(PlanOp::pipeline, MemoryCategory::communication);
+    tensors_.back().category = MemoryUse::loss;
+    const Adder messages = of(PlanOp::pipeline, MemoryUse::communication);
     messages.add("x", stream, TensorRole::saved);
     messages.add("dy", stream, TensorRole::saved);
 }

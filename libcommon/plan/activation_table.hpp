@@ -66,7 +66,7 @@ struct PlannedTensor
     PlanOp op = PlanOp::state;
     const char* name = "";
     TensorRole role = TensorRole::temporary;
-    MemoryCategory category = MemoryCategory::transient;
+    MemoryUse category = MemoryUse::transient;
     DividedBy divided = DividedBy::nothing;
     Dtype dtype = Dtype::f32;
     std::int64_t elements = 0;  ///< on this rank

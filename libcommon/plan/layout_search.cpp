@@ -87,13 +87,13 @@ std::string peak_text(std::int64_t bytes)
 std::string largest_categories(const MemoryPeak& peak, const MemoryUnit& unit)
 {
     std::vector<int> order;
-    for (int c = 0; c < num_memory_categories; ++c) { order.push_back(c); }
-    const auto bytes = [&](int c) { return peak.of(static_cast<MemoryCategory>(c)); };
+    for (int c = 0; c < num_memory_uses; ++c) { order.push_back(c); }
+    const auto bytes = [&](int c) { return peak.of(static_cast<MemoryUse>(c)); };
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return bytes(a) > bytes(b); });
     std::string text;
     for (int i = 0; i < 3; ++i)
     {
-        text += fmt::format("{}{} {}", i == 0 ? "" : ", ", memory_category_name(static_cast<MemoryCategory>(order[static_cast<std::size_t>(i)])),
+        text += fmt::format("{}{} {}", i == 0 ? "" : ", ", memory_use_name(static_cast<MemoryUse>(order[static_cast<std::size_t>(i)])),
                             unit.text(bytes(order[static_cast<std::size_t>(i)])));
     }
     return text + " " + unit.name;

@@ -138,11 +138,11 @@ std::string plan_row(const RankMemory& rank, const MemoryLimit& limit)
     const MemoryPeak& peak = rank.peak();
     const MemoryUnit unit = memory_unit_for(peak.bytes);
     std::string parts;
-    for (int c = 0; c < num_memory_categories; ++c)
+    for (int c = 0; c < num_memory_uses; ++c)
     {
-        const auto category = static_cast<MemoryCategory>(c);
+        const auto category = static_cast<MemoryUse>(c);
         if (peak.of(category) == 0) { continue; }
-        parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", memory_category_name(category), unit.text(peak.of(category)));
+        parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", memory_use_name(category), unit.text(peak.of(category)));
     }
     return fmt::format("peak {} {} per rank: {}   limit {}: {}", unit.text(peak.bytes), unit.name, parts,
                        format_memory(static_cast<double>(limit.bytes)), peak.bytes <= limit.bytes ? "ok" : "too much");
@@ -160,18 +160,27 @@ std::string plan_against_measured(std::int64_t planned, std::int64_t measured)
 namespace
 {
 
+nlohmann::ordered_json categories_json(const MemoryPeak& peak)
+{
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (int c = 0; c < num_memory_uses; ++c)
+    {
+        const auto category = static_cast<MemoryUse>(c);
+        nlohmann::ordered_json entry;
+        entry["name"] = memory_use_name(category);
+        entry["bytes"] = peak.of(category);
+        list.push_back(std::move(entry));
+    }
+    return list;
+}
+
 nlohmann::ordered_json peak_json(const MemoryPeak& peak)
 {
     nlohmann::ordered_json out;
     out["bytes"] = peak.bytes;
     out["where"] = peak.where();
     out["phase"] = step_phase_name(peak.phase);
-    nlohmann::ordered_json& categories = out["categories"];
-    for (int c = 0; c < num_memory_categories; ++c)
-    {
-        const auto category = static_cast<MemoryCategory>(c);
-        categories[memory_category_name(category)] = peak.of(category);
-    }
+    out["categories"] = categories_json(peak);
     return out;
 }
 
@@ -201,20 +210,22 @@ nlohmann::ordered_json memory_plan_json(const MemoryPlan& plan, const MemoryLimi
     out["dtype"] = std::string(dtype_name(plan.policies.dtype));
     out["seq_len"] = plan.policies.seq_len;
     out["threads"] = plan.policies.threads;
-    out["stages"] = nlohmann::ordered_json::array();
-    for (std::size_t stage = 0; stage < plan.stages.size(); ++stage)
+    out["ranks"] = nlohmann::ordered_json::array();
+    const DeviceMesh mesh(plan.layout);
+    for (const RankMemory& rank : plan.stages)
     {
-        const RankMemory& rank = plan.stages[stage];
         nlohmann::ordered_json row;
-        row["stage"] = stage;
+        row["rank"] = mesh.rank(rank.coordinate);
+        row["stage"] = rank.coordinate[MeshAxis::pp];
         row["first_layer"] = rank.layers.first;
         row["layers"] = rank.layers.last - rank.layers.first;
         row["micro_batches_in_flight"] = rank.micro_batches_in_flight;
         row["start_up_bytes"] = rank.start_up_bytes;
         row["peak_bytes"] = rank.peak().bytes;
+        row["categories"] = categories_json(rank.peak());
         row["step"] = peak_json(rank.step);
         row["validation"] = rank.validation.bytes > 0 ? peak_json(rank.validation) : nlohmann::ordered_json();
-        out["stages"].push_back(std::move(row));
+        out["ranks"].push_back(std::move(row));
     }
     out["peak_bytes"] = plan.peak_bytes();
     out["limit_bytes"] = limit.bytes;

@@ -18,13 +18,13 @@ namespace plimsoll
 struct MemoryPeak
 {
     std::int64_t bytes = 0;
-    CategoryBytes categories{};
+    BytesByUse categories{};
     StepPhase phase = StepPhase::start_up;
     PlanOp op = PlanOp::state;
     std::int64_t layer = -1;
     std::int64_t micro_batch = -1;
 
-    std::int64_t of(MemoryCategory category) const { return categories[static_cast<std::size_t>(category)]; }
+    std::int64_t of(MemoryUse category) const { return categories[static_cast<std::size_t>(category)]; }
     /// "backward of layer 31, micro-batch 2" (micro-batches count from 1), "validation", "start".
     std::string where() const;
 };
@@ -36,7 +36,7 @@ class MemoryFold
     /// Not thread-safe.
     void add(const StepEvent& event);
     std::int64_t current() const { return current_; }
-    const CategoryBytes& categories() const { return categories_; }
+    const BytesByUse& categories() const { return categories_; }
     const MemoryPeak& peak() const { return peak_; }
     /// The next peak starts from what is there now.
     void reset_peak();
@@ -45,7 +45,7 @@ class MemoryFold
     void raise_peak(const StepEvent& event, std::int64_t extra);
 
     std::int64_t current_ = 0;
-    CategoryBytes categories_{};
+    BytesByUse categories_{};
     MemoryPeak peak_;
 };
 
@@ -101,7 +101,8 @@ std::string plan_row(const RankMemory& rank, const MemoryLimit& limit);
 /// "plan 112.0 MiB, measured 111.6 MiB (-0.4 %)"
 std::string plan_against_measured(std::int64_t planned, std::int64_t measured);
 
-/// Schema 1: the text of plan.json and of plimsoll-estimate --json.
+/// Schema 1, the text of plan.json and of plimsoll-estimate --json: "ranks" holds the rank of each stage that needs most, with
+/// "peak_bytes" and "categories" [{"name", "bytes"}] at that moment.
 nlohmann::ordered_json memory_plan_json(const MemoryPlan& plan, const MemoryLimit& limit);
 
 }  // namespace plimsoll

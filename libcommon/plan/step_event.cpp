@@ -47,14 +47,14 @@ const char* group_kind_name(GroupKind group)
     return name_at(names, group);
 }
 
-const char* memory_category_title(MemoryCategory category)
+const char* memory_use_title(MemoryUse category)
 {
     static constexpr const char* names[] = {"parameters",  "gradients", "optimizer", "activations", "embedding, logits, loss",
                                             "communication buffers", "transient"};
     return name_at(names, category);
 }
 
-const char* memory_category_name(MemoryCategory category)
+const char* memory_use_name(MemoryUse category)
 {
     static constexpr const char* names[] = {"parameters", "gradients",     "optimizer", "activations",
                                             "loss",       "communication", "transient"};

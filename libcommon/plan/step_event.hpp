@@ -49,7 +49,7 @@ enum class StepPhase : std::uint8_t
 };
 
 /// What memory is for: the rows of the memory table.
-enum class MemoryCategory : std::uint8_t
+enum class MemoryUse : std::uint8_t
 {
     parameters,     ///< and tables that follow from the model, such as rope angles
     gradients,
@@ -59,8 +59,8 @@ enum class MemoryCategory : std::uint8_t
     communication,  ///< messages between stages, scratch of collectives
     transient,      ///< inside an operation: gradients of activations, kernels' workspace
 };
-constexpr int num_memory_categories = 7;
-using CategoryBytes = std::array<std::int64_t, num_memory_categories>;
+constexpr int num_memory_uses = 7;
+using BytesByUse = std::array<std::int64_t, num_memory_uses>;
 
 enum class CollectiveKind : std::uint8_t { none, all_reduce, reduce_scatter, all_gather, send, recv };
 enum class GroupKind : std::uint8_t { none, world, dp, tp, pp, kv, embedding };
@@ -70,7 +70,7 @@ struct StepEvent
     EventKind kind = EventKind::compute;
     PlanOp op = PlanOp::state;
     StepPhase phase = StepPhase::start_up;
-    MemoryCategory category = MemoryCategory::transient; ///< of alloc, free and workspace
+    MemoryUse category = MemoryUse::transient; ///< of alloc, free and workspace
     CollectiveKind collective = CollectiveKind::none;    ///< of start and wait
     GroupKind group = GroupKind::none;                   ///< of start and wait
     const char* name = "";                               ///< tensor, kernel or message
@@ -89,9 +89,9 @@ const char* step_phase_name(StepPhase phase);
 const char* collective_kind_name(CollectiveKind kind);
 const char* group_kind_name(GroupKind group);
 /// "embedding, logits, loss": as the table prints it.
-const char* memory_category_title(MemoryCategory category);
+const char* memory_use_title(MemoryUse category);
 /// "loss": JSON keys and tags.
-const char* memory_category_name(MemoryCategory category);
+const char* memory_use_name(MemoryUse category);
 
 /// "attention.qkv of layer 3, micro-batch 0": for messages and tests.
 std::string event_text(const StepEvent& event);

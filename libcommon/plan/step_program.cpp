@@ -299,7 +299,7 @@ class Expander
     std::int64_t gradient_micro_batch_ = -1;
 };
 
-void emit_buffer(const EventSink& sink, MemoryCategory category, const char* name, std::int64_t layer, std::int64_t bytes)
+void emit_buffer(const EventSink& sink, MemoryUse category, const char* name, std::int64_t layer, std::int64_t bytes)
 {
     StepEvent event;
     event.kind = EventKind::alloc;
@@ -332,17 +332,17 @@ void expand_start_up(const StepInputs& inputs, const EventSink& sink)
     struct State
     {
         const char* name;
-        MemoryCategory category;
+        MemoryUse category;
     };
-    constexpr State states[] = {{"parameters", MemoryCategory::parameters},
-                                {"gradients", MemoryCategory::gradients},
-                                {"exp_avg", MemoryCategory::optimizer},
-                                {"exp_avg_sq", MemoryCategory::optimizer}};
+    constexpr State states[] = {{"parameters", MemoryUse::parameters},
+                                {"gradients", MemoryUse::gradients},
+                                {"exp_avg", MemoryUse::optimizer},
+                                {"exp_avg_sq", MemoryUse::optimizer}};
     for (const State& state : states)
     {
         for (const FlatUnit& unit : flat.units)
         {
-            const bool shard = sharded && state.category == MemoryCategory::optimizer;
+            const bool shard = sharded && state.category == MemoryUse::optimizer;
             emit_buffer(sink, state.category, state.name, unit.layer,
                         (shard ? unit.shard_elements : unit.num_elements) * flat.element_bytes);
         }
@@ -350,8 +350,8 @@ void expand_start_up(const StepInputs& inputs, const EventSink& sink)
     if (inputs.model.position == PositionKind::rope)
     {
         const std::int64_t table = inputs.policies.seq_len * (inputs.model.head_dim / 2) * flat.element_bytes;
-        emit_buffer(sink, MemoryCategory::parameters, "rope_cos", -1, table);
-        emit_buffer(sink, MemoryCategory::parameters, "rope_sin", -1, table);
+        emit_buffer(sink, MemoryUse::parameters, "rope_cos", -1, table);
+        emit_buffer(sink, MemoryUse::parameters, "rope_sin", -1, table);
     }
 }
 

@@ -49,7 +49,7 @@ def test_an_unknown_option_is_one_line_and_exit_2(run, tool):
         assert done.message.startswith(f"plimsoll-{tool}: unknown option '--no-such-option-anywhere'")
 
 
-@pytest.mark.parametrize("tool", [tool for tool in TOOLS if tool in ("shard", "reshard", "echo")])
+@pytest.mark.parametrize("tool", [tool for tool in TOOLS if tool in ("shard", "reshard", "report", "bench", "echo")])
 def test_help_is_quick_where_no_model_runs(run, tool):
     times = []
     for _ in range(7):

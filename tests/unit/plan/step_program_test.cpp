@@ -1,4 +1,275 @@
 #include "plan/step_program.hpp"
 
 #include <gtest/gtest.h>
-TEST(StepProgram, Builds) { plimsoll::StepInputs i; (void)i; }
+
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "unit/plan/tiny_models.hpp"
+
+using namespace plimsoll;
+using namespace plimsoll::test;
+
+namespace
+{
+
+std::vector<std::string> names_of(const std::vector<StepEvent>& events, EventKind kind)
+{
+    std::vector<std::string> names;
+    for (const StepEvent& event : events)
+    {
+        if (event.kind == kind) { names.push_back(std::string(plan_op_name(event.op)) + "." + event.name); }
+    }
+    return names;
+}
+
+/// All layouts of `world` ranks that the model allows, ZeRO 0 and 1, accumulation 1 and 3.
+std::vector<ParallelLayout> layouts_of(const ModelSpec& model, std::int64_t world)
+{
+    std::vector<ParallelLayout> layouts;
+    for (std::int64_t tp = 1; tp <= world; tp *= 2)
+    {
+        for (std::int64_t pp = 1; tp * pp <= world; pp *= 2)
+        {
+            for (const int zero : {0, 1})
+            {
+                for (const std::int64_t accumulation : {1, 3})
+                {
+                    const ParallelLayout layout = layout_of(world / tp / pp, tp, pp, zero, 2, accumulation);
+                    if (validate(layout, model, world).empty()) { layouts.push_back(layout); }
+                }
+            }
+        }
+    }
+    return layouts;
+}
+
+template<class Visit>
+void for_each_rank(const Visit& visit)
+{
+    for (const ModelSpec& model : {eight_layer_gpt2(), eight_layer_qwen3()})
+    {
+        for (const std::int64_t world : {1, 2, 8})
+        {
+            for (const ParallelLayout& layout : layouts_of(model, world))
+            {
+                const DeviceMesh mesh(layout);
+                for (std::int64_t rank = 0; rank < world; ++rank)
+                {
+                    StepInputs inputs = inputs_of(model, layout, 16);
+                    inputs.policies.eval_micro_batch = 3;
+                    inputs.coordinate = mesh.coordinate(rank);
+                    if (inputs.coordinate[MeshAxis::dp] > 0) { continue; }  // as dp rank 0
+                    visit(inputs);
+                }
+            }
+        }
+    }
+}
+
+}  // namespace
+
+TEST(ActivationTable, SizesByHand)
+{
+    // N = 2 x 4 tokens, D 8, H 2, K 1, E 4: T = (2 + 2) 4 = 16, A = 8; F 12, G 24; one block of partial sums; V 10.
+    StepInputs inputs = inputs_of(tiny_llama(), layout_of(1, 1, 1), 4);
+    const LocalShapes shapes = make_local_shapes(inputs.model, inputs.layout, inputs.coordinate, inputs.policies, 2);
+    const ActivationTable table(inputs.model, shapes, Dtype::f32);
+    const std::vector<std::tuple<PlanOp, const char*, std::int64_t>> expected = {
+        {PlanOp::embedding, "y", 8 * 8},     {PlanOp::input_norm, "rstd", 8},     {PlanOp::input_norm, "y", 8 * 8},
+        {PlanOp::attention, "qkv", 8 * 16},  {PlanOp::attention, "out", 8 * 8},   {PlanOp::attention, "lse", 8 * 2},
+        {PlanOp::attention, "dqkv", 8 * 16}, {PlanOp::attention, "dk", 8 * 4},    {PlanOp::mlp, "pre", 8 * 24},
+        {PlanOp::mlp, "act", 8 * 12},        {PlanOp::mlp, "dact", 8 * 12},       {PlanOp::final_norm, "dweight", 8},
+        {PlanOp::head_loss, "logits", 8 * 16},  // all 8 rows are one chunk; a row of 10 fills one cache line of 16
+        {PlanOp::pipeline, "x", 8 * 8},
+    };
+    for (const auto& [op, name, elements] : expected)
+    {
+        EXPECT_EQ(table.at(op, name).elements, elements) << plan_op_name(op) << "." << name;
+        EXPECT_EQ(table.at(op, name).bytes(), 4 * elements);
+    }
+    EXPECT_EQ(table.find(PlanOp::input_norm, "mean"), nullptr);    // RMSNorm
+    EXPECT_EQ(table.find(PlanOp::attention, "qk"), nullptr);       // no qk-norm
+    EXPECT_EQ(table.find(PlanOp::mlp, "din_bias_parts"), nullptr); // no bias
+}
+
+TEST(ActivationTable, TensorParallelDividesWhatItSays)
+{
+    const ModelSpec model = eight_layer_gpt2();
+    const auto table_of = [&](std::int64_t tp)
+    {
+        const StepInputs inputs = inputs_of(model, layout_of(1, tp, 1), 16);
+        return ActivationTable(model, make_local_shapes(model, inputs.layout, inputs.coordinate, inputs.policies, 1),
+                               Dtype::f64);
+    };
+    const ActivationTable whole = table_of(1), quarter = table_of(4);
+    ASSERT_EQ(whole.tensors().size(), quarter.tensors().size());
+    for (std::size_t i = 0; i < whole.tensors().size(); ++i)
+    {
+        const PlannedTensor& tensor = whole.tensors()[i];
+        if (tensor.op == PlanOp::head_loss) { continue; }  // ceil(61 / 4) = 16 of 64 columns with padding
+        const std::int64_t ranks = tensor.divided == DividedBy::tp ? 4 : 1;
+        EXPECT_EQ(quarter.tensors()[i].elements * ranks, tensor.elements) << tensor.name;
+    }
+    EXPECT_EQ(quarter.at(PlanOp::head_loss, "logits").elements, 16 * 16);
+}
+
+TEST(ActivationTable, KeyValueHeadsStayWholeWhenTheRanksAreMore)
+{
+    const ModelSpec model = eight_layer_qwen3();  // 4 KV heads
+    const StepInputs inputs = inputs_of(model, layout_of(1, 8, 1), 16);
+    const LocalShapes shapes = make_local_shapes(model, inputs.layout, inputs.coordinate, inputs.policies, 1);
+    EXPECT_EQ(shapes.heads, 1);
+    EXPECT_EQ(shapes.kv_heads, 1);
+    EXPECT_EQ(shapes.qkv_columns(), 3 * 8);
+}
+
+TEST(StepProgram, WorkedExample)
+{
+    const StepProgram program = make_step_program(inputs_of(tiny_llama(), layout_of(1, 1, 1), 4));
+    const std::vector<std::string> allocated = names_of(program.step, EventKind::alloc);
+    const std::vector<std::string> forward = {
+        "embedding.y", "input_norm.rstd", "input_norm.y", "attention.qkv", "attention.out", "attention.lse", "attention.y",
+        "mlp_norm.rstd", "mlp_norm.y", "mlp.pre", "mlp.act", "mlp.y", "final_norm.rstd", "final_norm.y", "head_loss.logits"};
+    ASSERT_GT(allocated.size(), forward.size());
+    EXPECT_EQ(std::vector<std::string>(allocated.begin(), allocated.begin() + static_cast<std::ptrdiff_t>(forward.size())), forward);
+    const std::vector<std::string> freed = names_of(program.step, EventKind::free);
+    EXPECT_EQ(freed[0], "mlp.act");
+    EXPECT_EQ(freed[1], "head_loss.logits");
+    EXPECT_EQ(freed.back(), "final_norm.y");  // it carried the gradient down
+    EXPECT_TRUE(names_of(program.step, EventKind::start).empty());
+    EXPECT_TRUE(program.validation.empty());
+}
+
+TEST(StepProgram, EveryTensorBeginsOnceAndEndsOnce)
+{
+    for_each_rank(
+        [](const StepInputs& inputs)
+        {
+            using Key = std::tuple<PlanOp, std::string, std::int64_t, std::int64_t>;
+            const StepProgram program = make_step_program(inputs);
+            for (const std::vector<StepEvent>* events : {&program.step, &program.validation})
+            {
+                std::map<Key, std::int64_t> alive;
+                for (const StepEvent& event : *events)
+                {
+                    const Key key{event.op, event.name, event.layer, event.micro_batch};
+                    if (event.kind == EventKind::alloc) { EXPECT_TRUE(alive.emplace(key, event.bytes).second) << event_text(event); }
+                    if (event.kind != EventKind::free) { continue; }
+                    const auto found = alive.find(key);
+                    ASSERT_NE(found, alive.end()) << event_text(event);
+                    EXPECT_EQ(found->second, event.bytes);
+                    alive.erase(found);
+                }
+                EXPECT_TRUE(alive.empty());
+            }
+        });
+}
+
+TEST(StepProgram, EveryCollectiveIsWaitedForOnce)
+{
+    for_each_rank(
+        [](const StepInputs& inputs)
+        {
+            const StepProgram program = make_step_program(inputs);
+            std::set<std::int64_t> under_way;
+            std::int64_t next = 0;
+            for (const StepEvent& event : program.step)
+            {
+                if (event.kind == EventKind::start)
+                {
+                    EXPECT_EQ(event.id, next++);
+                    under_way.insert(event.id);
+                }
+                if (event.kind == EventKind::wait) { EXPECT_EQ(under_way.erase(event.id), 1U) << event_text(event); }
+            }
+            EXPECT_TRUE(under_way.empty());
+            EXPECT_EQ(next > 0, inputs.layout.world() > 1);
+        });
+}
+
+TEST(StepProgram, MembersOfAGroupIssueTheSameCollectives)
+{
+    const ModelSpec model = eight_layer_qwen3();
+    for (const ParallelLayout& layout : layouts_of(model, 8))
+    {
+        const DeviceMesh mesh(layout);
+        const auto collectives = [&](std::int64_t rank, GroupKind group)
+        {
+            StepInputs inputs = inputs_of(model, layout, 16);
+            inputs.coordinate = mesh.coordinate(rank);
+            std::vector<std::string> found;
+            for (const StepEvent& event : make_step_program(inputs).step)
+            {
+                if (event.kind == EventKind::start && event.group == group) { found.push_back(event_text(event)); }
+            }
+            return found;
+        };
+        for (std::int64_t rank = 0; rank < 8; ++rank)
+        {
+            EXPECT_EQ(collectives(mesh.group(MeshAxis::tp, rank).front(), GroupKind::tp), collectives(rank, GroupKind::tp));
+            EXPECT_EQ(collectives(mesh.group(MeshAxis::dp, rank).front(), GroupKind::dp), collectives(rank, GroupKind::dp));
+            EXPECT_EQ(collectives(0, GroupKind::world), collectives(rank, GroupKind::world));
+        }
+    }
+}
+
+TEST(StepProgram, ZeroOneScattersGradientsAndGathersParameters)
+{
+    const auto bytes_of = [](int zero, CollectiveKind kind)
+    {
+        std::int64_t bytes = 0;
+        for (const StepEvent& event : make_step_program(inputs_of(eight_layer_gpt2(), layout_of(4, 1, 1, zero), 16)).step)
+        {
+            if (event.kind == EventKind::start && event.group == GroupKind::dp && event.collective == kind) { bytes += event.bytes; }
+        }
+        return bytes;
+    };
+    const StepInputs inputs = inputs_of(eight_layer_gpt2(), layout_of(4, 1, 1), 16);
+    const std::int64_t all = make_flat_layout(inputs.model, inputs.layout, inputs.coordinate, 4).num_elements() * 4;
+    EXPECT_EQ(bytes_of(0, CollectiveKind::all_reduce), all);
+    EXPECT_EQ(bytes_of(0, CollectiveKind::reduce_scatter), 0);
+    EXPECT_EQ(bytes_of(1, CollectiveKind::all_reduce), 0);
+    EXPECT_EQ(bytes_of(1, CollectiveKind::reduce_scatter), all);
+    EXPECT_EQ(bytes_of(1, CollectiveKind::all_gather), all);
+}
+
+TEST(StepProgram, ProductsAddUpToTheModelsArithmetic)
+{
+    // 6 N per matmul parameter; attention: 2 products forward and 5 backward (the scores are made again), each
+    // B A S (S + 1) with half of the pairs masked and 2 for multiply and add.
+    const ModelSpec model = eight_layer_gpt2();
+    double flops = 0;
+    for (const StepEvent& event : make_step_program(inputs_of(model, layout_of(1, 1, 1, 0, 2), 16)).step)
+    {
+        if (event.kind == EventKind::compute && event.op != PlanOp::update && event.op != PlanOp::reduce) { flops += event.flops; }
+    }
+    const double products = 6.0 * 32 * static_cast<double>(num_matmul_parameters(model));
+    const double attention = 8.0 * 7 * 2 * 64 * 16 * 17;
+    EXPECT_DOUBLE_EQ(flops, products + attention);
+}
+
+TEST(StepProgram, StagesShareTheArithmetic)
+{
+    const ModelSpec model = eight_layer_gpt2();
+    const auto flops_of = [&](const ParallelLayout& layout)
+    {
+        double flops = 0;
+        const DeviceMesh mesh(layout);
+        for (std::int64_t rank = 0; rank < layout.world(); ++rank)
+        {
+            StepInputs inputs = inputs_of(model, layout, 16);
+            inputs.coordinate = mesh.coordinate(rank);
+            for (const StepEvent& event : make_step_program(inputs).step)
+            {
+                if (event.phase == StepPhase::forward || event.phase == StepPhase::backward) { flops += event.flops; }
+            }
+        }
+        return flops;
+    };
+    const double one = flops_of(layout_of(1, 1, 1, 0, 2, 4));
+    EXPECT_DOUBLE_EQ(flops_of(layout_of(1, 1, 4, 0, 2, 4)), one);
+    EXPECT_DOUBLE_EQ(flops_of(layout_of(1, 4, 2, 0, 2, 4)), one);
+    EXPECT_DOUBLE_EQ(flops_of(layout_of(2, 2, 2, 1, 2, 2)), one);
+}

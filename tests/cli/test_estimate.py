@@ -1,0 +1,219 @@
+"""plimsoll-estimate as a user runs it: table, JSON, refusals, what it needs and what not."""
+
+import json
+import re
+import time
+
+import pytest
+
+CATEGORIES = ["parameters", "gradients", "optimizer", "activations", "loss", "communication", "transient"]
+GPT2 = ["--model", "gpt2", "--seq-len", "1024", "--micro-batch", "4", "--global-batch", "16", "--threads", "2"]
+
+
+def run_file(tmp_path, **extra):
+    text = """
+[model]
+name = gpt2
+[layout]
+micro-batch = 4
+global-batch = 16
+[data]
+seq-len = 1024
+[data.book]
+shards = {shards}
+[train]
+steps = 100
+lr = 1e-3
+[eval]
+shards = nowhere/validation/*.h5
+every = 10
+[cluster]
+memory-limit = {limit}
+""".format(**{"shards": "nowhere/*.h5", "limit": "16GiB", **extra})
+    path = tmp_path / "run.ini"
+    path.write_text(text)
+    return path
+
+
+def estimate(run, *args, **options):
+    done = run("estimate", *args, "--json", **options)
+    return done, json.loads(done.stdout)
+
+
+def test_the_table_of_one_rank(run):
+    done = run("estimate", *GPT2, "--memory-limit", "16GiB")
+    assert (done.rc, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[0] == "gpt2 (124 M parameters)   dp 1 x tp 1 x pp 1 = 1 rank   zero 0   fp32"
+    assert lines[1] == "micro-batch 4 x 1024 tokens, 4 accumulated   2 threads per rank"
+    assert lines[3].split() == ["per", "rank", "GiB"]
+    rows = {line[:24].strip(): line[24:35].strip() for line in lines[4:13]}
+    # 124,439,808 parameters of 4 B, aligned, are 0.46 GiB; two moments twice that.
+    assert rows["parameters"] == rows["gradients"] == "0.46"
+    assert rows["optimizer"] == "0.93"
+    assert rows["communication buffers"] == "-"
+    total = float(rows["allocated peak"])
+    assert abs(sum(float(rows[name]) for name in rows if name and name != "allocated peak" and rows[name] != "-") - total) < 0.03
+    assert any(line.startswith("reached in: ") for line in lines)
+    assert "limit of a rank: 16.0 GiB (memory-limit)" in done.stdout
+    assert re.search(r"^micro-batch 8 +\d+\.\d\d   \+\d+ %$", done.stdout, re.M)
+    assert re.search(r"^micro-batch 2 +\d+\.\d\d   -\d+ %$", done.stdout, re.M)
+    assert re.fullmatch(r"verdict: fits, \d+\.\d GiB \(\d+ %\) spare", lines[-1])
+    assert max(map(len, lines)) <= 100
+
+
+def test_stages_stand_side_by_side(run):
+    done = run("estimate", "--model", "llama-3.1-8b", "--seq-len", "4096", "--tp", "2", "--pp", "2", "--world", "16",
+               "--zero", "1", "--global-batch", "64", "--memory-limit", "200GiB")
+    assert done.rc == 0
+    assert done.stdout.startswith("llama-3.1-8b (8.03 B parameters)   dp 4 x tp 2 x pp 2 = 16 ranks   zero 1   fp32\n")
+    assert re.search(r"^per rank, GiB +stage 0 +stage 1$", done.stdout, re.M)
+    assert "2 moments, over dp 4" in done.stdout
+    assert "2 1 micro-batches in flight (1f1b)" in done.stdout
+    assert "vocabulary 128256 over tp 2" in done.stdout
+    assert re.search(r"^tp 1 dp 8 ", done.stdout, re.M)
+    assert re.search(r"^zero 0 ", done.stdout, re.M)
+
+
+def test_many_stages_keep_the_table_narrow(run):
+    done = run("estimate", "--model", "llama-3.1-70b", "--seq-len", "4096", "--pp", "16", "--global-batch", "64",
+               "--memory-limit", "800GiB")
+    assert done.rc == 0
+    assert re.search(r"^per rank, GiB +stage 0 +stage 1 +stage 15$", done.stdout, re.M)
+    assert "13 more stages need no more than these; --json has all" in done.stdout
+
+
+def test_json_agrees_with_itself(run):
+    done, plan = estimate(run, *GPT2, "--pp", "2", "--dp", "2", "--memory-limit", "16GiB")
+    assert done.rc == 0
+    assert plan["schema"] == 1
+    assert plan["parameters"] == 124439808
+    assert plan["layout"] == {"dp": 2, "tp": 1, "pp": 2, "zero": 0, "micro_batch": 4, "global_batch": 16,
+                              "accumulation": 2, "world": 4}
+    assert [rank["stage"] for rank in plan["ranks"]] == [0, 1]
+    assert [rank["rank"] for rank in plan["ranks"]] == [0, 2]
+    for rank in plan["ranks"]:
+        assert [entry["name"] for entry in rank["categories"]] == CATEGORIES
+        assert sum(entry["bytes"] for entry in rank["categories"]) == rank["peak_bytes"] == rank["step"]["bytes"]
+        assert rank["layers"] == 6
+    assert plan["peak_bytes"] == max(rank["peak_bytes"] for rank in plan["ranks"])
+    assert (plan["limit_bytes"], plan["limit_source"], plan["fits"]) == (16 << 30, "memory-limit", True)
+    assert plan["fitting"] == []
+    assert {"name", "peak_bytes"} == set(plan["knobs"][0])
+
+
+def test_what_does_not_fit_is_refused_with_what_does(run):
+    done = run("estimate", *GPT2, "--memory-limit", "3GiB")
+    assert done.rc == 2
+    assert re.search(r"^verdict: does not fit, .* too much$", done.stdout, re.M)
+    assert re.fullmatch(r"plimsoll-estimate: plan needs 3\.\d\d GiB per rank \(limit 3\.00 GiB, memory-limit; activations 1\.\d\d, "
+                        r"optimizer 0\.93, parameters 0\.46 GiB\)\. fits: --micro-batch 2 \(2\.\d\d GiB\)", done.message)
+    refused, plan = estimate(run, *GPT2, "--memory-limit", "3GiB")
+    assert refused.rc == 2
+    assert plan["fits"] is False
+    assert [choice["options"] for choice in plan["fitting"]] == ["--micro-batch 2", "--micro-batch 1"]
+
+
+def test_a_layout_of_the_same_world_is_offered(run):
+    done = run("estimate", *GPT2, "--world", "4", "--memory-limit", "2GiB")
+    assert done.rc == 2
+    assert "per rank (limit 2.00 GiB" in done.message
+    offered = re.findall(r"(--[a-z0-9 -]+) \((\d+\.\d+) (?:GiB|MiB)\)", done.message.split("fits: ")[1])
+    assert offered
+    # What is offered is true.
+    again, plan = estimate(run, *GPT2, *offered[0][0].split(), "--world", "4", "--memory-limit", "2GiB")
+    assert (again.rc, plan["fits"]) == (0, True)
+
+
+def test_nothing_fits_is_said(run):
+    done = run("estimate", *GPT2, "--memory-limit", "1GiB")
+    assert done.rc == 2
+    assert "no layout of 1 rank fits (3 tried; --micro-batch 1 needs least" in done.message
+    assert done.message.endswith("use more ranks or a smaller seq-len")
+
+
+def test_the_data_need_not_exist(run, tmp_path):
+    done, plan = estimate(run, "--config", run_file(tmp_path))
+    assert done.rc == 0
+    assert plan["ranks"][0]["validation"]["phase"] == "validation"
+    without, plan = estimate(run, "--config", run_file(tmp_path), "--eval.every", "never")
+    assert without.rc == 0
+    assert plan["ranks"][0]["validation"] is None
+
+
+def test_the_cluster_file_is_the_limit(run, tmp_path, source_dir):
+    path = source_dir / "slurm/clusters/workstation.json"
+    _, plan = estimate(run, *GPT2, "--cluster", path)
+    assert (plan["limit_bytes"], plan["limit_source"]) == (12 << 30, "a device of cluster 'workstation'")
+    broken = tmp_path / "c.json"
+    broken.write_text('{"device_memori": "1GiB"}')
+    done = run("estimate", *GPT2, "--cluster", broken)
+    assert done.rc == 2
+    assert done.message == f"plimsoll-estimate: {broken}: unknown field 'device_memori'. nearest: device_memory"
+    missing = run("estimate", *GPT2, "--cluster", tmp_path / "none.json")
+    assert missing.rc == 2
+    assert "cannot read cluster file" in missing.message
+
+
+def test_without_a_limit_the_machine_is_one(run):
+    _, one = estimate(run, *GPT2)
+    assert one["limit_source"] == "memory of this machine"
+    _, two = estimate(run, *GPT2, "--world", "2")
+    assert two["limit_source"] == "memory of this machine / 2 ranks"
+    assert two["limit_bytes"] == one["limit_bytes"] // 2
+
+
+@pytest.mark.parametrize("args, expected", [
+    (["--tp", "5"], "12 attention heads cannot be split over tp 5 (heads are not cut). allowed tp: 1 2 3 4 6 12"),
+    (["--pp", "13"], "12 layers cannot fill pp 13 stages"),
+    (["--dp", "3", "--global-batch", "4"], "global batch 4 is not a multiple of dp 3 x micro-batch 4"),
+    (["--dp", "2", "--world", "3"], "does not equal world size 3"),
+    (["--seq-len", "2048"], "data.seq-len 2048 is longer than the model's 1024 positions"),
+    (["--precision", "bf16"], "precision bf16 is not available in this version (only precision fp32 or fp64)"),
+    (["--zero", "3"], "zero 3 is not available in this version"),
+    (["--memory-limit", "80"], "80GiB"),
+    (["--model", "gpt7"], "gpt7"),
+])
+def test_what_cannot_be_is_one_line_and_exit_2(run, args, expected):
+    kept = [word for pair in zip(GPT2[::2], GPT2[1::2]) if pair[0] not in args for word in pair]
+    done = run("estimate", *kept, *args)
+    assert done.rc == 2
+    assert done.stdout == ""
+    assert expected in done.message
+
+
+def test_model_and_length_are_needed(run):
+    done = run("estimate", "--model", "gpt2")
+    assert done.rc == 2
+    assert "data.seq-len is missing" in done.message
+    assert "model.name is missing" in run("estimate", "--seq-len", "8").message
+
+
+@pytest.mark.parametrize("args", [
+    GPT2,
+    ["--model", "llama-3.1-8b", "--seq-len", "8192", "--tp", "8", "--pp", "2", "--world", "64", "--global-batch", "1024"],
+])
+def test_answers_at_once(run, args):
+    times = []
+    for _ in range(5):
+        start = time.monotonic()
+        assert run("estimate", *args, "--memory-limit", "400GiB").rc == 0
+        times.append(time.monotonic() - start)
+    assert min(times) < 0.2, f"best of {len(times)}: {min(times):.3f} s"
+
+
+def test_help_has_examples_that_work(run, source_dir):
+    text = run("estimate", "--help").stdout
+    examples = [line.split("#")[0].split()[1:] for line in text.split("\nexamples\n")[1].splitlines() if line.strip()]
+    assert len(examples) >= 3
+    for example in examples:
+        done = run("estimate", *example, cwd=source_dir, env={"SCRATCH": "/nowhere"})
+        assert done.rc == 0, (example, done.stderr)
+
+
+def test_the_worked_example_of_the_documentation(run, source_dir):
+    text = (source_dir / "docs/memory_model.md").read_text()
+    command, expected = re.search(r"^\$ plimsoll-estimate (.*)\n((?s:.*?))^```", text, re.M).groups()
+    done = run("estimate", *command.split())
+    assert done.rc == 0
+    assert done.stdout == expected

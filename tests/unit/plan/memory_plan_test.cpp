@@ -1,0 +1,216 @@
+#include "plan/memory_plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+#include "layout/model_files.hpp"
+#include "unit/plan/tiny_models.hpp"
+
+using namespace plimsoll;
+using namespace plimsoll::test;
+
+namespace
+{
+
+MemoryLimit limit_of(std::int64_t bytes)
+{
+    MemoryLimit limit;
+    limit.bytes = bytes;
+    limit.source = "memory-limit";
+    return limit;
+}
+
+constexpr std::int64_t mib = std::int64_t{1} << 20;
+
+}  // namespace
+
+TEST(MemoryPlan, ByHand)
+{
+    // Flat buffers (flat_layout.hpp), elements of 4 B in groups of 64: embedding 80 -> 128; block qkv 128, o 64, gate and up
+    // 192, down 96 -> 128, two norms 64 each = 640; head 80 -> 128 and norm 64 = 192. Together 960, 3840 B a state.
+    // rope: 2 tables of 4 x 2 elements.
+    const RankMemory rank = plan_rank_memory(inputs_of(tiny_llama(), layout_of(1, 1, 1), 4));
+    EXPECT_EQ(rank.start_up_bytes, 4 * 3840 + 2 * 32);
+    EXPECT_EQ(rank.after_step_bytes, rank.start_up_bytes);
+    // N = 4. Alive in the loss: embedding 128; input_norm 16 + 128; qkv 256, out 128, lse 32, y 128; mlp_norm 16 + 128; pre
+    // 384, y 128 (act 192 ended); final_norm 16 + 128; logits 4 rows of one cache line 256.
+    EXPECT_EQ(rank.step.bytes - rank.start_up_bytes, 128 + 144 + 544 + 144 + 512 + 144 + 256);
+    EXPECT_EQ(rank.step.where(), "loss, micro-batch 1");
+    EXPECT_EQ(rank.step.of(MemoryUse::parameters), 3840 + 64);
+    EXPECT_EQ(rank.step.of(MemoryUse::gradients), 3840);
+    EXPECT_EQ(rank.step.of(MemoryUse::optimizer), 2 * 3840);
+    EXPECT_EQ(rank.step.of(MemoryUse::activations), 144 + 544 + 144 + 512);
+    EXPECT_EQ(rank.step.of(MemoryUse::loss), 128 + 144 + 256);
+    EXPECT_EQ(rank.step.of(MemoryUse::communication), 0);
+    EXPECT_EQ(rank.step.of(MemoryUse::transient), 0);
+    EXPECT_EQ(rank.validation.bytes, 0);
+}
+
+TEST(MemoryPlan, BackwardOfALayerByHand)
+{
+    // The same model with 40 positions and one row of logits at a time: attention's backward is the peak.
+    StepInputs inputs = inputs_of(tiny_llama(), layout_of(1, 1, 1), 40);
+    inputs.policies.loss_chunks = 40;
+    inputs.policies.threads = 2;
+    const RankMemory rank = plan_rank_memory(inputs);
+    // N = 40. Kept: embedding 1280; input_norm 160 + 1280; qkv 2560, out 1280, lse 320; final_norm.y 1280, now the gradient.
+    // (All of the MLP and attention's y have ended.) For a while: dqkv 2560, dout 1280, dq 1280, dk 640, dv 640. Each of two
+    // threads holds 32 x 40 scores, as many gradients of them, and 32 sums.
+    const std::int64_t transient = 2560 + 1280 + 1280 + 640 + 640 + 2 * 4 * (2 * 32 * 40 + 32);
+    EXPECT_EQ(rank.step.bytes - rank.start_up_bytes, 1280 + 1440 + 4160 + 1280 + transient);
+    EXPECT_EQ(rank.step.where(), "backward of layer 0, micro-batch 1");
+    EXPECT_EQ(rank.step.of(MemoryUse::transient), transient);
+}
+
+TEST(MemoryPlan, WorkspaceCountsAtItsMoment)
+{
+    MemoryFold fold;
+    StepEvent event;
+    event.kind = EventKind::alloc;
+    event.category = MemoryUse::activations;
+    event.bytes = 100;
+    fold.add(event);
+    event.kind = EventKind::workspace;
+    event.category = MemoryUse::transient;
+    event.bytes = 50;
+    event.phase = StepPhase::backward;
+    event.layer = 31;
+    fold.add(event);
+    event.kind = EventKind::free;
+    event.category = MemoryUse::activations;
+    event.bytes = 100;
+    fold.add(event);
+    EXPECT_EQ(fold.current(), 0);
+    EXPECT_EQ(fold.peak().bytes, 150);
+    EXPECT_EQ(fold.peak().of(MemoryUse::transient), 50);
+    EXPECT_EQ(fold.peak().where(), "backward of layer 31");
+}
+
+TEST(MemoryPlan, FreeingWhatIsNotThereIsAFault)
+{
+    MemoryFold fold;
+    StepEvent event;
+    event.kind = EventKind::free;
+    event.bytes = 1;
+    EXPECT_THROW(fold.add(event), InternalError);
+}
+
+TEST(MemoryPlan, StepsLeaveNothingBehind)
+{
+    for (const ParallelLayout& layout :
+         {layout_of(2, 2, 2, 1, 2, 3), layout_of(1, 1, 8, 0, 1, 16), layout_of(1, 8, 1), layout_of(4, 1, 2, 1, 1, 5)})
+    {
+        for (const RankMemory& rank : plan_memory(eight_layer_qwen3(), layout, inputs_of(tiny_llama(), layout, 16).policies).stages)
+        {
+            EXPECT_EQ(rank.after_step_bytes, rank.start_up_bytes);
+            EXPECT_GT(rank.step.bytes, rank.start_up_bytes);
+        }
+    }
+}
+
+TEST(MemoryPlan, RepeatsLeftOutDoNotChangeThePeak)
+{
+    for (const std::int64_t pp : {1, 2, 4, 8})
+    {
+        for (const std::int64_t accumulation : {1, 3, 40})
+        {
+            for (std::int64_t stage = 0; stage < pp; ++stage)
+            {
+                StepInputs inputs = inputs_of(eight_layer_gpt2(), layout_of(1, 1, pp, 0, 1, accumulation), 16);
+                inputs.coordinate.index[static_cast<std::size_t>(MeshAxis::pp)] = stage;
+                MemoryFold fold;
+                const EventSink sink = [&](const StepEvent& event) { fold.add(event); };
+                expand_start_up(inputs, sink);
+                fold.reset_peak();
+                expand_step(inputs, Repeats::all, sink);
+                EXPECT_EQ(plan_rank_memory(inputs).step.bytes, fold.peak().bytes) << "pp " << pp << " stage " << stage;
+            }
+        }
+    }
+}
+
+TEST(MemoryPlan, FirstStagesKeepMoreMicroBatches)
+{
+    // 1F1B: stage s of 4 keeps 4 - s micro-batches; each keeps the same, since the layers divide.
+    const MemoryPlan plan = plan_memory(eight_layer_gpt2(), layout_of(1, 1, 4, 0, 1, 8),
+                                        inputs_of(tiny_llama(), layout_of(1, 1, 1), 16).policies);
+    ASSERT_EQ(plan.stages.size(), 4U);
+    for (std::int64_t stage = 0; stage < 4; ++stage)
+    {
+        EXPECT_EQ(plan.stages[static_cast<std::size_t>(stage)].micro_batches_in_flight, 4 - stage);
+    }
+    EXPECT_GT(plan.stages[1].peak().of(MemoryUse::activations), plan.stages[2].peak().of(MemoryUse::activations));
+    EXPECT_EQ(plan.worst_stage(), 0);
+}
+
+TEST(MemoryPlan, ZeroOneDividesMomentsOnly)
+{
+    const StepPolicies policies = inputs_of(tiny_llama(), layout_of(1, 1, 1), 16).policies;
+    const MemoryPeak whole = plan_memory(eight_layer_gpt2(), layout_of(4, 1, 1, 0), policies).stages[0].step;
+    const MemoryPeak shard = plan_memory(eight_layer_gpt2(), layout_of(4, 1, 1, 1), policies).stages[0].step;
+    EXPECT_EQ(shard.of(MemoryUse::optimizer) * 4, whole.of(MemoryUse::optimizer));
+    EXPECT_EQ(shard.of(MemoryUse::gradients), whole.of(MemoryUse::gradients));
+    EXPECT_EQ(shard.of(MemoryUse::parameters), whole.of(MemoryUse::parameters));
+}
+
+TEST(MemoryPlan, ValidationCanBeThePeak)
+{
+    StepInputs inputs = inputs_of(tiny_llama(), layout_of(1, 1, 1), 4);
+    inputs.policies.eval_micro_batch = 64;
+    const RankMemory rank = plan_rank_memory(inputs);
+    EXPECT_GT(rank.validation.bytes, rank.step.bytes);
+    EXPECT_EQ(&rank.peak(), &rank.validation);
+    EXPECT_EQ(rank.peak().where(), "validation");
+}
+
+TEST(MemoryPlan, DoublePrecisionDoublesActivations)
+{
+    StepInputs inputs = inputs_of(tiny_llama(), layout_of(1, 1, 1), 4);
+    const MemoryPeak single = plan_rank_memory(inputs).step;
+    inputs.policies.dtype = Dtype::f64;
+    const MemoryPeak twice = plan_rank_memory(inputs).step;
+    EXPECT_EQ(twice.of(MemoryUse::activations), 2 * single.of(MemoryUse::activations));
+    EXPECT_EQ(twice.of(MemoryUse::loss), 2 * single.of(MemoryUse::loss));
+}
+
+TEST(MemoryPlan, LargestModelsStayWithinSixtyFourBits)
+{
+    const ModelSpec model = read_model_spec(find_model("llama-3.1-405b", "."));
+    StepPolicies policies;
+    policies.seq_len = 131072;
+    policies.dtype = Dtype::f64;
+    policies.threads = 64;
+    const MemoryPlan plan = plan_memory(model, layout_of(1, 1, 1, 0, 64), policies);
+    // 405.9 B parameters in four states of 8 B alone are 13 TB; the activations of 8 M tokens many times that.
+    EXPECT_GT(plan.stages[0].start_up_bytes, 12'900'000'000'000);
+    EXPECT_GT(plan.peak_bytes(), 10 * plan.stages[0].start_up_bytes);
+}
+
+TEST(MemoryPlan, Texts)
+{
+    EXPECT_EQ(memory_unit_for(5 * mib).text(5 * mib), "5.00");
+    EXPECT_EQ(memory_unit_for(200 * mib).text(200 * mib), "200.0");
+    EXPECT_STREQ(memory_unit_for(5000 * mib).name, "GiB");
+    EXPECT_STREQ(memory_unit_for(5000).name, "KiB");
+    EXPECT_EQ(plan_against_measured(112 * mib, 111 * mib), "plan 112.0 MiB, measured 111.0 MiB (-0.9 %)");
+    EXPECT_EQ(plan_against_measured(0, 0), "plan 0.00 KiB, measured 0.00 KiB (+0.0 %)");
+    const RankMemory rank = plan_rank_memory(inputs_of(tiny_llama(), layout_of(1, 1, 1), 4));
+    EXPECT_EQ(plan_row(rank, limit_of(mib)), "peak 16.89 KiB per rank: parameters 3.81, gradients 3.75, optimizer 7.50, "
+                                             "activations 1.31, loss 0.52   limit 1.00 MiB: ok");
+}
+
+TEST(MemoryPlan, JsonHasWhatReadersNeed)
+{
+    const MemoryPlan plan = plan_memory(eight_layer_gpt2(), layout_of(2, 2, 2, 1, 1, 2),
+                                        inputs_of(tiny_llama(), layout_of(1, 1, 1), 16).policies);
+    const nlohmann::ordered_json json = memory_plan_json(plan, limit_of(mib));
+    EXPECT_EQ(json["schema"], 1);
+    EXPECT_EQ(json["layout"]["world"], 8);
+    EXPECT_EQ(json["fits"], plan.peak_bytes() <= mib);
+    ASSERT_EQ(json["ranks"].size(), 2U);
+    EXPECT_EQ(json["ranks"][1]["rank"], 4);  // tp 2 x dp 2 ranks lie before stage 1
+    std::int64_t sum = 0;
+    for (const auto& category : json["ranks"][1]["categories"]) { sum += category["bytes"].get<std::int64_t>(); }
+    EXPECT_EQ(json["ranks"][1]["peak_bytes"], sum);
+    EXPECT_TRUE(json["ranks"][0]["validation"].is_null());
+}

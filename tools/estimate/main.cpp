@@ -1,0 +1,98 @@
+// plimsoll-estimate: run file -> plan -> table and verdict. Starts nothing, opens no data.
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/error.hpp"
+#include "base/run_tool.hpp"
+#include "layout/cluster_file.hpp"
+#include "plan/plan_inputs.hpp"
+#include "report.hpp"
+#include "telemetry/host_memory.hpp"
+
+namespace
+{
+
+using namespace plimsoll;
+
+struct Options
+{
+    RunConfig config;
+    std::int64_t world = 0;  ///< 0: as many ranks as dp tp pp say, dp auto being 1
+    bool json = false;
+};
+
+void declare(OptionSet& set, Options& options)
+{
+    declare_run_config(set, options.config);
+    set.add_count("", "world", options.world, "ranks of the run: what dp = auto divides")
+        .range(0)
+        .shown_default("dp x tp x pp, dp auto being 1");
+    set.add_flag("", "json", options.json, "print the plan as JSON on stdout");
+}
+
+std::int64_t usable_cores()
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+/// Ranks that share a machine: all of the run, unless the cluster file says how many a node takes.
+std::int64_t local_ranks(const RunConfig& config, std::int64_t world)
+{
+    if (config.cluster.file.empty()) { return world; }
+    const std::int64_t per_node = read_cluster_file(config.cluster.file).devices_per_node;
+    return per_node > 0 ? std::min(per_node, world) : world;
+}
+
+ExitCode run(const Options& options, const OptionSet& set)
+{
+    const RunConfig& config = options.config;
+    const ModelSpec model = read_model_spec(config.model.name);
+    ParallelLayout layout = parallel_layout(config, std::max<std::int64_t>(1, options.world));
+    const std::int64_t world = options.world > 0 ? options.world : layout.world();
+    const std::string faults = layout_faults(layout, model, config.data.seq_len, world);
+    VALIDATE(faults.empty(), ConfigError, "{}", faults);
+
+    const std::int64_t local = local_ranks(config, world);
+    const std::int64_t threads =
+        config.run.threads > 0 ? config.run.threads : std::max<std::int64_t>(1, usable_cores() / local);
+    // The shards may not exist yet; that the run file names some is what counts.
+    const bool validates = set.is_set("eval.shards") && config.eval.every.unit != Span::Unit::never;
+    const StepPolicies policies = step_policies(config, threads, validates ? Validation::planned : Validation::none);
+    const MemoryLimit limit = memory_limit(config.cluster, machine_memory_bytes(), local);
+    const MemoryPlan plan = plan_memory(model, layout, policies);
+    const std::vector<Knob> knobs = turn_knobs(plan);
+    const std::string text = options.json ? memory_json(plan, limit, knobs)
+                                          : memory_table(plan, limit, knobs, config.train.precision);
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    if (plan.peak_bytes() > limit.bytes) { throw ConfigError(refusal_text(plan, limit)); }
+    return ExitCode::done;
+}
+
+}  // namespace
+
+int main(int argc, char** argv)
+{
+    Options options;
+    ToolSpec tool;
+    tool.name = "plimsoll-estimate";
+    tool.summary = "predicts the memory of a training run before it starts: exit 0 when it fits, 2 when not";
+    Command command;
+    command.sections = {"run", "model", "layout", "cluster"};
+    command.values_of = {"data", "train", "eval"};
+    command.required = {"model.name", "data.seq-len"};
+    command.examples = {
+        "plimsoll-estimate --config jobs/demo.ini",
+        "plimsoll-estimate --config jobs/demo.ini --world 4 --tp 2 --zero 1",
+        "plimsoll-estimate --model llama-3.1-8b --seq-len 8192 --tp 8 --pp 2 --memory-limit 80GiB",
+        "plimsoll-estimate --config jobs/demo.ini --cluster slurm/clusters/workstation.json --json",
+    };
+    command.declare = [&](OptionSet& set) { declare(set, options); };
+    command.run = [&](const Invocation& invocation) { return run(options, *invocation.options); };
+    tool.commands = {command};
+    return run_tool(argc, argv, tool);
+}
