@@ -64,6 +64,9 @@ RunStatus read_status(const std::string& path)
         status.step = json.at("step").get<std::int64_t>();
         status.hint = json.at("hint").get<std::string>();
         status.attempt = json.at("attempt").get<int>();
+        status.host = json.value("host", "");
+        status.process = json.value("process", 0);
+        status.time = json.value("time", "");
         return status;
     }
     catch (const nlohmann::json::exception& error)

@@ -27,6 +27,10 @@ struct RunStatus
     std::int64_t step = 0;  ///< optimizer steps done
     std::string hint;       ///< what to do next
     int attempt = 1;
+    // Who wrote it and when: set by read_status(), empty or 0 when the file does not say.
+    std::string host;
+    int process = 0;
+    std::string time;  ///< UTC
 };
 
 /// Replaces the file as a whole (tmp + fsync + rename), with host, process and time added. @throws IoError

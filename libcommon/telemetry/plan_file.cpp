@@ -1,0 +1,67 @@
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "base/text_file.hpp"
+#include "telemetry/run_reader.hpp"
+
+namespace plimsoll
+{
+
+namespace
+{
+
+using Json = nlohmann::ordered_json;
+
+const Json& member(const Json& object, const char* key, const std::string& where)
+{
+    VALIDATE(object.is_object(), FormatError, "{} is not an object", where);
+    const auto found = object.find(key);
+    VALIDATE(found != object.end(), FormatError, "{}: '{}' is missing", where, key);
+    return *found;
+}
+
+std::int64_t whole(const Json& object, const char* key, const std::string& where)
+{
+    const Json& value = member(object, key, where);
+    VALIDATE(value.is_number_integer() && value.get<std::int64_t>() >= 0, FormatError, "{}: '{}' is not a whole number",
+             where, key);
+    return value.get<std::int64_t>();
+}
+
+const Json& list(const Json& object, const char* key, const std::string& where)
+{
+    const Json& value = member(object, key, where);
+    VALIDATE(value.is_array(), FormatError, "{}: '{}' is not a list", where, key);
+    return value;
+}
+
+}  // namespace
+
+std::vector<PlanRank> read_plan_file(const std::string& path)
+{
+    const Json json = Json::parse(load_text(path, "plan"), nullptr, false);
+    VALIDATE(!json.is_discarded(), FormatError, "{}: not JSON", path);
+    const std::int64_t schema = whole(json, "schema", path);
+    VALIDATE(schema == 1, FormatError, "{}: schema {} is not known (only 1). use a newer plimsoll-report", path,
+             schema);
+    std::vector<PlanRank> ranks;
+    for (const Json& item : list(json, "ranks", path))
+    {
+        const std::string where = fmt::format("{}: ranks[{}]", path, ranks.size());
+        PlanRank rank;
+        rank.rank = whole(item, "rank", where);
+        rank.peak_bytes = whole(item, "peak_bytes", where);
+        for (const Json& category : list(item, "categories", where))
+        {
+            const std::string inner = fmt::format("{}.categories[{}]", where, rank.categories.size());
+            const Json& name = member(category, "name", inner);
+            VALIDATE(name.is_string(), FormatError, "{}: 'name' is not a text", inner);
+            rank.categories.push_back({name.get<std::string>(), whole(category, "bytes", inner)});
+        }
+        ranks.push_back(std::move(rank));
+    }
+    return ranks;
+}
+
+}  // namespace plimsoll
