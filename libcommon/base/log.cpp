@@ -11,6 +11,7 @@ void Log::row(std::string_view label, std::string_view text) { line(fmt::format(
 
 void Log::line(std::string_view text)
 {
+    if (stream_ == nullptr) { return; }
     const std::string whole = std::string(text) + "\n";
     const std::lock_guard<std::mutex> guard(mutex_);
     std::fwrite(whole.data(), 1, whole.size(), stream_);

@@ -15,6 +15,7 @@ namespace plimsoll
 class Log
 {
   public:
+    /// nullptr: says nothing (all ranks of a job but the first).
     explicit Log(std::FILE* stream) : stream_(stream) {}
     Log(const Log&) = delete;
     Log& operator=(const Log&) = delete;

@@ -55,7 +55,12 @@ bool is_judged_by_content(const std::string& key)
 
 }  // namespace
 
-TrainSetup prepare_training(const RunConfig& config, const TrainOptions& options, const std::string& snapshot)
+std::int64_t smallest_world(const RunConfig& config)
+{
+    return std::max<std::int64_t>(1, config.layout.dp) * config.layout.tp * config.layout.pp * config.layout.cp;
+}
+
+TrainSetup prepare_training(const RunConfig& config, const TrainOptions& options, const std::string& snapshot, std::int64_t world)
 {
     TrainSetup setup;
     setup.config = config;
@@ -63,9 +68,9 @@ TrainSetup prepare_training(const RunConfig& config, const TrainOptions& options
     setup.snapshot = snapshot;
     setup.model_config = read_text_file(config.model.name);
     setup.model = parse_model_spec(setup.model_config, config.model.name);
-    setup.layout = layout_of(config, 1);
+    setup.layout = layout_of(config, world);
 
-    std::vector<std::string> faults = validate(setup.layout, setup.model, 1);
+    std::vector<std::string> faults = validate(setup.layout, setup.model, world);
     if (setup.model.max_positions > 0 && config.data.seq_len > setup.model.max_positions)
     {
         faults.push_back(fmt::format("data.seq-len {} is longer than the model's {} positions", config.data.seq_len,

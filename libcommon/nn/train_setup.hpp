@@ -48,8 +48,13 @@ struct TrainSetup
     std::int64_t checkpoint_bytes = 0;
 };
 
-/// Opens model and data and checks them against each other. @throws ConfigError, FormatError
-TrainSetup prepare_training(const RunConfig& config, const TrainOptions& options, const std::string& snapshot);
+/// Opens model and data and checks them against each other and the layout against `world` ranks; every rank does the same.
+/// @throws ConfigError, FormatError
+TrainSetup prepare_training(const RunConfig& config, const TrainOptions& options, const std::string& snapshot,
+                            std::int64_t world = 1);
+
+/// Ranks that a run of this layout needs: dp tp pp cp, with dp = auto as 1.
+std::int64_t smallest_world(const RunConfig& config);
 
 /// Chooses the checkpoint: the run's own newest committed step; else, when `resume` names one, that; else none.
 /// Compares its run file with ours. @throws ConfigError for a guarded key that differs without --allow-change

@@ -57,25 +57,21 @@ void for_each_box(const ShardedParams& params, Visit&& visit)
 
 std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
-void check_tensors(const CheckpointReader& reader, const ShardedParams& params)
+void check_tensors(const CheckpointReader& reader, const ModelSpec& model)
 {
-    std::set<std::string> wanted;
-    for (const FlatUnit& unit : params.flat().units)
-    {
-        for (const FlatTensor& tensor : unit.tensors) { wanted.insert(tensor.spec.name); }
-    }
+    std::set<std::string> known;
+    for (const TensorSpec& tensor : canonical_tensors(model)) { known.insert(tensor.name); }
     for (const CheckpointTensor& stored : reader.tensors())
     {
-        VALIDATE(wanted.count(stored.name) != 0, FormatError,
+        VALIDATE(known.count(stored.name) != 0, FormatError,
                  "tensor '{}' of the checkpoint is not one of the model's (a checkpoint of another model?)", stored.name);
     }
 }
 
 }  // namespace
 
-std::vector<CheckpointBox> owned_boxes(const ShardedParams& params)
+std::vector<CheckpointBox> held_boxes(const ShardedParams& params)
 {
-    EXPECT(params.layout().world() == 1);
     std::vector<CheckpointBox> boxes;
     for_each_box(params,
                  [&](const CheckpointTensor& tensor, const Box& box, void*)
@@ -88,27 +84,24 @@ std::vector<CheckpointBox> owned_boxes(const ShardedParams& params)
     return boxes;
 }
 
-std::int64_t checkpoint_bytes(const ShardedParams& params)
+SavedStep save_train_state(const std::string& root, const CheckpointMeta& meta, const ShardedParams& params,
+                           Communicator& world)
 {
-    std::int64_t bytes = 0;
-    for (const CheckpointBox& entry : owned_boxes(params))
-    {
-        bytes += entry.box.num_elements() * dtype_bytes(entry.tensor.dtype);
-    }
-    return bytes;
-}
-
-SavedStep save_train_state(const std::string& root, const CheckpointMeta& meta, const ShardedParams& params)
-{
-    CheckpointWriter writer(root, meta, owned_boxes(params));
-    for_each_box(params, [&](const CheckpointTensor& tensor, const Box& box, void* data)
-                 { writer.write(tensor.state, tensor.name, box, data); });
+    CheckpointWriter writer(root, meta, held_boxes(params), world);
+    for_each_box(params,
+                 [&](const CheckpointTensor& tensor, const Box& box, void* data)
+                 {
+                     if (writer.assigned(tensor.state, tensor.name, box))
+                     {
+                         writer.write(tensor.state, tensor.name, box, data);
+                     }
+                 });
     return writer.commit();
 }
 
-void load_train_state(const CheckpointReader& reader, ShardedParams& params)
+void load_train_state(const CheckpointReader& reader, const ModelSpec& model, ShardedParams& params)
 {
-    check_tensors(reader, params);
+    check_tensors(reader, model);
     std::set<std::pair<CheckpointState, std::string>> checked;
     std::map<std::pair<CheckpointState, std::string>, CheckpointTensor> stored;
     for (const CheckpointTensor& tensor : reader.tensors()) { stored[{tensor.state, tensor.name}] = tensor; }

@@ -4,24 +4,23 @@
 #include <string>
 #include <vector>
 
+#include "comm/communicator.hpp"
 #include "io/checkpoint.hpp"
 #include "nn/sharded_params.hpp"
 
 namespace plimsoll::nn
 {
 
-/// What this rank writes: parameters and both moments of every tensor that it owns. @pre one rank holds everything (dp = tp =
-/// pp = 1); replicas are not de-duplicated yet.
-std::vector<CheckpointBox> owned_boxes(const ShardedParams& params);
+/// What this rank holds: parameters and both moments; other ranks may hold copies.
+std::vector<CheckpointBox> held_boxes(const ShardedParams& params);
 
-/// Bytes of owned_boxes().
-std::int64_t checkpoint_bytes(const ShardedParams& params);
+/// Writes and commits step `meta.trainer.step` under `root`; every rank of `world` calls it and writes its part. Streams: no
+/// second copy of any tensor is held.
+SavedStep save_train_state(const std::string& root, const CheckpointMeta& meta, const ShardedParams& params,
+                           Communicator& world);
 
-/// Writes and commits step `meta.trainer.step` under `root`. Streams: no second copy of any tensor is held.
-SavedStep save_train_state(const std::string& root, const CheckpointMeta& meta, const ShardedParams& params);
-
-/// Fills parameters and moments. @throws FormatError when a tensor is missing, has another shape or dtype, or when the
+/// Fills this rank's parameters and moments from a checkpoint of any layout. @throws FormatError when a tensor is missing, has another shape or dtype, or when the
 /// checkpoint holds one that the model does not know ("tensor 'x' is missing", "has shape [..], the model needs [..]").
-void load_train_state(const CheckpointReader& reader, ShardedParams& params);
+void load_train_state(const CheckpointReader& reader, const ModelSpec& model, ShardedParams& params);
 
 }  // namespace plimsoll::nn

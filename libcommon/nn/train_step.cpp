@@ -35,7 +35,7 @@ std::string not_finite_text(double value) { return std::isnan(value) ? "nan" : f
 /// What all ranks agree on in a step: sums ride together, so that a step has one small reduction.
 struct Agreement
 {
-    enum Slot { loss, count, squares, stop, num_slots };
+    enum Slot { loss, count, squares, stop, clock, num_slots };
     std::array<double, num_slots> values{};
 
     void reduce(Communicator& world, Stream& stream)
@@ -244,8 +244,7 @@ void TrainStep::zero_rest(std::int64_t unit, const UnitRange& updated)
     if (updated.end < grads.numel()) { grads.narrow(0, updated.end, grads.numel() - updated.end).zero_(); }
 }
 
-StepResult TrainStep::run(std::int64_t step, std::int64_t consumed, std::int64_t adam_step,
-                          const std::function<bool()>& stop_requested)
+StepResult TrainStep::run(std::int64_t step, std::int64_t consumed, std::int64_t adam_step, const StepSignals& signals)
 {
     StepResult result;
     result.lr = learning_rate(settings_.schedule, step);
@@ -258,11 +257,13 @@ StepResult TrainStep::run(std::int64_t step, std::int64_t consumed, std::int64_t
     const bool speaks = groups_.tp->rank() == 0;
     agreement.values[Agreement::loss] = speaks ? mine.loss : 0.0;
     agreement.values[Agreement::count] = speaks ? static_cast<double>(mine.count) : 0.0;
-    agreement.values[Agreement::stop] = stop_requested() ? 1 : 0;
+    agreement.values[Agreement::stop] = signals.stop_requested() ? 1 : 0;
+    agreement.values[Agreement::clock] = groups_.world->rank() == 0 ? signals.clock : 0.0;
     agreement.reduce(*groups_.world, stream_);
     result.sums.loss = agreement.values[Agreement::loss];
     result.sums.count = static_cast<std::int64_t>(agreement.values[Agreement::count]);
     result.stop_requested = agreement.values[Agreement::stop] > 0;
+    result.clock = agreement.values[Agreement::clock];
     clock.lap(result.times.reduce);
 
     const double nominal = static_cast<double>(settings_.global_batch * settings_.seq_len);

@@ -47,8 +47,16 @@ struct StepResult
     double lr = 0;
     bool updated = true;   ///< false: no token of the batch counts, so there is no gradient
     bool stop_requested = false; ///< on any rank
+    double clock = 0;            ///< StepSignals::clock of rank 0
     StepTimes times;
     double loss() const { return sums.count > 0 ? sums.loss / static_cast<double>(sums.count) : 0.0; }
+};
+
+/// What a rank brings into the agreement at the end of a step.
+struct StepSignals
+{
+    std::function<bool()> stop_requested; ///< asked once
+    double clock = 0;                     ///< seconds; all ranks go by rank 0's
 };
 
 /// Fills `batch` with `num` sequences from global position `first`.
@@ -60,10 +68,8 @@ class TrainStep
     TrainStep(Model& model, ShardedParams& params, RankGroups& groups, StepSettings settings, BatchSource source);
 
     /// Runs step `step` (from 1) over positions [consumed, consumed + global_batch). `adam_step` is Adam's t of this update.
-    /// `stop_requested` is asked once, when the ranks agree at the end of the step.
     /// @throws NumericError when the loss or the norm is not finite; parameters are then untouched.
-    StepResult run(std::int64_t step, std::int64_t consumed, std::int64_t adam_step,
-                   const std::function<bool()>& stop_requested);
+    StepResult run(std::int64_t step, std::int64_t consumed, std::int64_t adam_step, const StepSignals& signals);
 
     /// Forward and backward only: this rank's gradients of the whole step, unscaled by valid tokens, stay in the flat buffers.
     LossSums accumulate_gradients(std::int64_t step, std::int64_t consumed, StepTimes& times);

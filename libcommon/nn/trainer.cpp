@@ -2,13 +2,14 @@
 
 #include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
-#include <sched.h>
 
 #include <chrono>
 #include <filesystem>
 
 #include "base/error.hpp"
 #include "base/units.hpp"
+#include "comm/exchange.hpp"
+#include "comm/rank_activity.hpp"
 #include "nn/cpu_allocator.hpp"
 
 namespace plimsoll::nn
@@ -21,16 +22,9 @@ double now_seconds()
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-int usable_cores()
-{
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 at::ScalarType scalar_type(const std::string& precision) { return precision == "fp64" ? at::kDouble : at::kFloat; }
 
-std::vector<OptimizerGroup> optimizer_groups(const RunConfig::Train& train, const FlatLayout& flat)
+std::vector<OptimizerGroup> optimizer_groups(const RunConfig::Train& train, const ModelSpec& model)
 {
     OptimizerGroup decay, no_decay;
     decay.name = "decay";
@@ -43,13 +37,10 @@ std::vector<OptimizerGroup> optimizer_groups(const RunConfig::Train& train, cons
         group->eps = train.eps;
     }
     decay.weight_decay = train.weight_decay;
-    for (const FlatUnit& unit : flat.units)
+    for (const TensorSpec& tensor : canonical_tensors(model))
     {
-        for (const FlatTensor& tensor : unit.tensors)
-        {
-            if (tensor.spec.decay == DecayGroup::decay) { decay.tensors.push_back(tensor.spec.name); }
-            if (tensor.spec.decay == DecayGroup::no_decay) { no_decay.tensors.push_back(tensor.spec.name); }
-        }
+        if (tensor.decay == DecayGroup::decay) { decay.tensors.push_back(tensor.name); }
+        if (tensor.decay == DecayGroup::no_decay) { no_decay.tensors.push_back(tensor.name); }
     }
     return {decay, no_decay};
 }
@@ -76,18 +67,43 @@ StepSettings step_settings(const TrainSetup& setup)
 
 }  // namespace
 
-Trainer::Trainer(const TrainSetup& setup, RunDirectory& directory, Log& log, StreamKind kind)
-    : setup_(setup), directory_(directory), log_(log), memory_(install_cpu_allocator()), table_(stderr, kind),
-      metrics_(std::make_unique<MetricsWriter>(directory.metrics(), directory.attempt())),
-      groups_(make_single_rank_groups())
+Trainer::Trainer(const TrainSetup& setup, Communicator& world, RunDirectory* directory, Log& log, int threads)
+    : setup_(setup), world_(world), directory_(directory), log_(log), threads_(threads), memory_(install_cpu_allocator()),
+      table_(directory != nullptr ? stderr : nullptr, kind_of(stderr)),
+      groups_(make_rank_groups(world, setup.layout, setup.model.kv_heads))
 {
+    if (directory_ != nullptr)
+    {
+        metrics_ = std::make_unique<MetricsWriter>(directory_->metrics(), directory_->attempt());
+    }
+}
+
+std::string Trainer::shown_path(const std::string& path) const
+{
+    return std::filesystem::path(path).lexically_relative(setup_.config.run.dir).string();
+}
+
+void Trainer::write_metrics(nlohmann::ordered_json row)
+{
+    if (metrics_) { metrics_->write(std::move(row)); }
+}
+
+std::int64_t Trainer::largest(std::int64_t value)
+{
+    BufferView view;
+    view.data = &value;
+    view.dtype = Dtype::i64;
+    view.count = 1;
+    Stream stream;
+    world_.all_reduce(view, ReduceOp::max, stream).wait(stream);
+    return value;
 }
 
 CheckpointMeta Trainer::checkpoint_meta() const
 {
     CheckpointMeta meta;
     meta.trainer = state_;
-    meta.trainer.groups = optimizer_groups(setup_.config.train, params_->flat());
+    meta.trainer.groups = optimizer_groups(setup_.config.train, setup_.model);
     for (OptimizerGroup& group : meta.trainer.groups) { group.step = adam_step_; }
     meta.model_config = setup_.model_config;
     meta.model_fingerprint = model_fingerprint(setup_.model);
@@ -99,7 +115,7 @@ CheckpointMeta Trainer::checkpoint_meta() const
 
 void Trainer::start(const ResumeChoice& choice)
 {
-    params_ = std::make_unique<ShardedParams>(setup_.model, setup_.layout, MeshCoordinate(),
+    params_ = std::make_unique<ShardedParams>(setup_.model, setup_.layout, groups_.coordinate,
                                               scalar_type(setup_.config.train.precision), memory_);
     model_ = std::make_unique<Model>(setup_.model, *params_, setup_.config.data.seq_len, setup_.config.train.loss_chunks);
     stepper_ = std::make_unique<TrainStep>(*model_, *params_, groups_, step_settings(setup_),
@@ -110,7 +126,8 @@ void Trainer::start(const ResumeChoice& choice)
     else
     {
         const CheckpointReader reader(choice.step_dir);
-        load_train_state(reader, *params_);
+        load_train_state(reader, setup_.model, *params_);
+        written_as_ = reader.meta().layout_note;
         state_ = reader.meta().trainer;
         for (const OptimizerGroup& group : state_.groups)
         {
@@ -136,23 +153,32 @@ void Trainer::announce(const ResumeChoice& choice)
     }
     if (!choice.step_dir.empty())
     {
-        const std::filesystem::path shown =
-            choice.from_elsewhere ? std::filesystem::path(choice.step_dir)
-                                  : std::filesystem::path(choice.step_dir).lexically_relative(directory_.path());
-        log_.row("resume", fmt::format("{}: {} steps, {} tokens done", shown.string(), format_grouped(state_.step),
-                                       format_grouped(state_.consumed_tokens)));
+        const bool other_layout = !written_as_.empty() && written_as_ != layout_text(setup_.layout);
+        log_.row("resume", fmt::format("{}{}: {} steps, {} tokens done",
+                                       choice.from_elsewhere ? choice.step_dir : shown_path(choice.step_dir),
+                                       other_layout ? fmt::format(" (written as {})", written_as_) : "",
+                                       format_grouped(state_.step), format_grouped(state_.consumed_tokens)));
     }
+}
+
+void Trainer::check_same_choice(const ResumeChoice& choice)
+{
+    const std::string of_first = broadcast_bytes(world_, choice.step_dir, 0);
+    VALIDATE(of_first == choice.step_dir, CommError,
+             "rank {} sees checkpoint '{}', rank 0 sees '{}' (is the run directory on a shared file system?)", world_.rank(),
+             choice.step_dir, of_first);
 }
 
 TrainReport Trainer::run(const StopSignals& signals)
 {
     const c10::AutoGradMode no_autograd(false);
-    at::set_num_threads(setup_.config.run.threads > 0 ? static_cast<int>(setup_.config.run.threads) : usable_cores());
-    const double started = now_seconds();
-    const ResumeChoice choice = choose_resume(setup_, directory_.checkpoints());
+    at::set_num_threads(threads_);
+    started_ = now_seconds();
+    const ResumeChoice choice = choose_resume(setup_, checkpoints());
+    check_same_choice(choice);
     start(choice);
     announce(choice);
-    directory_.write_snapshot(setup_.snapshot);
+    agree(world_, [&] { if (directory_ != nullptr) { directory_->write_snapshot(setup_.snapshot); } });
 
     report_.total_steps = setup_.plan.total_steps;
     report_.already_finished = finished();
@@ -162,16 +188,16 @@ TrainReport Trainer::run(const StopSignals& signals)
     {
         one_step(signals);
         const bool validate = setup_.eval_set && !setup_.plan.eval.never() &&
-                              (finished() || setup_.plan.eval.due(state_.step, since_eval_));
+                              (finished() || setup_.plan.eval.due(state_.step, clock_ - last_eval_));
         if (validate) { run_validation(); }
-        if (stopped() || finished() || setup_.plan.checkpoint.due(state_.step, since_save_)) { save(); }
+        if (stopped() || finished() || setup_.plan.checkpoint.due(state_.step, clock_ - last_save_)) { save(); }
     }
     report_.exit = stopped() ? ExitCode::interrupted : ExitCode::done;
     if (stopped()) { report_.hint = "start again with the same command to continue"; }
     report_.step = state_.step;
     report_.consumed_tokens = state_.consumed_tokens;
-    report_.peak_bytes = std::max(report_.peak_bytes, memory_.peak());
-    report_.seconds = now_seconds() - started;
+    report_.peak_bytes = largest(std::max(report_.peak_bytes, memory_.peak()));
+    report_.seconds = now_seconds() - started_;
     return report_;
 }
 
@@ -184,21 +210,24 @@ void Trainer::one_step(const StopSignals& signals)
 {
     const double begin = now_seconds();
     memory_.reset_peak();
+    world_.activity().set_step(state_.step + 1);
     const StepResult result = stepper_->run(state_.step + 1, state_.consumed_samples, adam_step_ + 1,
-                                            [&] { return signals.requested(); });
+                                            {[&] { return signals.requested(); }, begin - started_});
     ++state_.step;
+    clock_ = result.clock;
     if (result.updated) { ++adam_step_; }
     state_.consumed_samples += setup_.layout.global_batch;
     state_.consumed_tokens += setup_.plan.tokens_per_step;
     report_.loss = result.loss();
     report_.peak_bytes = std::max(report_.peak_bytes, memory_.peak());
-    if (result.stop_requested && !finished()) { report_.reason = signals.name(); }
+    if (result.stop_requested && !finished()) 
+    {
+        report_.reason = signals.name().empty() ? "a signal on another rank" : signals.name();
+    }
     else if (stop_step_reached()) { report_.reason = fmt::format("--stop-at-step {}", setup_.options.stop_at_step); }
 
     const double seconds = now_seconds() - begin;
     const bool first_of_attempt = mean_step_seconds_ == 0;
-    since_eval_ += seconds;
-    since_save_ += seconds;
     window_seconds_ += seconds;
     ++window_steps_;
     mean_step_seconds_ = first_of_attempt ? seconds : 0.9 * mean_step_seconds_ + 0.1 * seconds;
@@ -227,7 +256,7 @@ void Trainer::log_step(const StepResult& result, double seconds)
                    {"backward", result.times.backward},
                    {"reduce", result.times.reduce},
                    {"optimizer", result.times.optimizer}};
-    metrics_->write(std::move(row));
+    write_metrics(std::move(row));
 }
 
 void Trainer::print_row(const StepResult& result)
@@ -252,7 +281,7 @@ void Trainer::run_validation()
         setup_.config.eval.micro_batch > 0 ? setup_.config.eval.micro_batch : setup_.layout.micro_batch;
     const EvaluationResult result =
         evaluate(*model_, groups_, *setup_.eval_set, setup_.config.data.seq_len, micro_batch);
-    since_eval_ = 0;
+    last_eval_ = clock_;
     report_.val_loss = result.loss;
     nlohmann::ordered_json row;
     row["step"] = state_.step;
@@ -261,7 +290,7 @@ void Trainer::run_validation()
     if (result.bits_per_byte > 0) { row["bits_per_byte"] = result.bits_per_byte; }
     row["val_tokens"] = result.tokens;
     row["seconds"] = result.seconds;
-    metrics_->write(std::move(row));
+    write_metrics(std::move(row));
     ValidationRow shown;
     shown.loss = result.loss;
     shown.bits_per_byte = result.bits_per_byte;
@@ -272,12 +301,12 @@ bool Trainer::save()
 {
     if (saved_step_ == state_.step) { return true; }
     const double begin = now_seconds();
-    since_save_ = 0;
+    last_save_ = clock_;
     SavedStep saved;
     try
     {
         saved = with_context(fmt::format("while saving step {}", state_.step),
-                             [&] { return save_train_state(directory_.checkpoints(), checkpoint_meta(), *params_); });
+                             [&] { return save_train_state(checkpoints(), checkpoint_meta(), *params_, *groups_.world); });
     }
     catch (IoError& error)
     {
@@ -287,23 +316,24 @@ bool Trainer::save()
             nlohmann::ordered_json row;
             row["step"] = state_.step;
             row["save_failed"] = error.what();
-            metrics_->write(std::move(row));
+            write_metrics(std::move(row));
             return false;
         }
         error.set_exit_code(ExitCode::fatal);
         throw;
     }
     saved_step_ = state_.step;
-    apply_retention(directory_.checkpoints(), setup_.config.checkpoint.keep_last);
+    agree(world_,
+          [&] { if (directory_ != nullptr) { apply_retention(checkpoints(), setup_.config.checkpoint.keep_last); } });
     const double seconds = now_seconds() - begin;
     log_.row("saved", fmt::format("{}   {}   {:.2f} s",
-                                  std::filesystem::path(saved.path).lexically_relative(directory_.path()).string(),
+                                  shown_path(saved.path),
                                   format_storage(static_cast<double>(saved.bytes)), seconds));
     nlohmann::ordered_json row;
     row["step"] = state_.step;
     row["saved_bytes"] = saved.bytes;
     row["seconds"] = seconds;
-    metrics_->write(std::move(row));
+    write_metrics(std::move(row));
     return true;
 }
 

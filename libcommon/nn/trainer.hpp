@@ -39,8 +39,9 @@ struct TrainReport
 class Trainer
 {
   public:
-    /// `setup`, `directory` and `log` must outlive the trainer.
-    Trainer(const TrainSetup& setup, RunDirectory& directory, Log& log, StreamKind kind);
+    /// The arguments must outlive the trainer. Every rank of `world` makes one; `directory` on rank 0 only, elsewhere null, and
+    /// `log` is silent there. `threads` are this rank's. @pre world.size() == setup.layout.world()
+    Trainer(const TrainSetup& setup, Communicator& world, RunDirectory* directory, Log& log, int threads);
 
     /// @throws NumericError (diverged), IoError and others as they come; nothing half-written stays visible.
     TrainReport run(const StopSignals& signals);
@@ -51,6 +52,7 @@ class Trainer
   private:
     void start(const ResumeChoice& choice);
     void announce(const ResumeChoice& choice);
+    void check_same_choice(const ResumeChoice& choice);
     /// Runs a step and notes in the report why the run should stop, if it should.
     void one_step(const StopSignals& signals);
     void log_step(const StepResult& result, double seconds);
@@ -62,9 +64,18 @@ class Trainer
     CheckpointMeta checkpoint_meta() const;
     bool finished() const { return state_.step >= setup_.plan.total_steps; }
 
+    std::string checkpoints() const { return setup_.config.run.dir + "/ckpt"; }
+    std::string shown_path(const std::string& path) const;
+    /// Rank 0 writes, the others drop the row.
+    void write_metrics(nlohmann::ordered_json row);
+    /// The largest of all ranks, on every rank.
+    std::int64_t largest(std::int64_t value);
+
     const TrainSetup& setup_;
-    RunDirectory& directory_;
+    Communicator& world_;
+    RunDirectory* directory_;
     Log& log_;
+    int threads_;
     MemoryTracker& memory_;
     TrainingTable table_;
     std::unique_ptr<MetricsWriter> metrics_;
@@ -75,7 +86,10 @@ class Trainer
     TrainerState state_;
     std::int64_t adam_step_ = 0;
     std::int64_t saved_step_ = -1;
-    double since_eval_ = 0, since_save_ = 0;   ///< seconds of training
+    std::string written_as_;                   ///< layout of the checkpoint that the run started from
+    double started_ = 0;
+    double clock_ = 0;                         ///< seconds since the start, of rank 0: cadences in time go by it on all ranks
+    double last_eval_ = 0, last_save_ = 0;     ///< on that clock
     double window_seconds_ = 0;                ///< since the last table row
     std::int64_t window_steps_ = 0;
     double mean_step_seconds_ = 0;

@@ -63,6 +63,7 @@ void TrainingTable::validation(const ValidationRow& row) { print(format(row)); }
 
 void TrainingTable::print(const std::string& line)
 {
+    if (stream_ == nullptr) { return; }
     const std::string whole = (kind_ == StreamKind::log ? time_of_day() + " " : "") + line + "\n";
     std::fwrite(whole.data(), 1, whole.size(), stream_);
     std::fflush(stream_);

@@ -36,6 +36,7 @@ struct ValidationRow
 class TrainingTable
 {
   public:
+    /// stream nullptr: says nothing (all ranks of a job but the first).
     TrainingTable(std::FILE* stream, StreamKind kind) : stream_(stream), kind_(kind) {}
 
     void row(const TrainingRow& row);

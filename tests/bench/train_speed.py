@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""plimsoll-train beside PyTorch eager: GPT-2 124M shape, fp32, CPU, one process. Prints rates, memory, start-up and ratios.
+"""plimsoll-train beside PyTorch: GPT-2 124M shape, fp32, CPU. Prints rates, memory, start-up and ratios.
 
-    train_speed.py [BIN_DIR] [--threads 2] [--seq-len 256] [--batch 4] [--steps 6] [--rounds 3]
+    train_speed.py [BIN_DIR] [--threads 2] [--seq-len 256] [--batch 4] [--steps 6] [--rounds 3]      one process, eager
+    train_speed.py [BIN_DIR] --ranks 2 --threads 1 [--zero 1]                     dp over MPI, and DDP over Gloo
+
+--batch is of all ranks together.
 
 Runs are interleaved, each in a fresh process; the best of all rounds counts for speed (the machine is noisy), the median for
 memory and start-up. Needs torch in this Python; nothing of it is needed by Plimsoll at run time.
@@ -11,6 +14,8 @@ import argparse
 import json
 import os
 import re
+import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -24,6 +29,8 @@ PEER = r"""
 import sys, time, resource
 start = float(sys.argv[1])
 threads, length, batch, steps = map(int, sys.argv[2:6])
+rank, ranks, port = map(int, sys.argv[6:9])
+batch //= ranks
 import torch
 from torch import nn
 import torch.nn.functional as F
@@ -59,6 +66,10 @@ class Model(nn.Module):
         return F.cross_entropy(self.head(self.norm(x)).view(-1, V), labels.view(-1))
 
 model = Model()
+if ranks > 1:
+    import torch.distributed as dist
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=ranks)
+    model = nn.parallel.DistributedDataParallel(model)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
 data = torch.randint(257, (steps, batch, length + 1))
 times = []
@@ -79,11 +90,34 @@ print(first, times[0], min(times[1:]), rss)
 """
 
 
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 def run_peer(args):
-    out = subprocess.run([sys.executable, "-c", PEER, str(time.time()), str(args.threads), str(args.seq_len),
-                          str(args.batch), str(args.steps)], capture_output=True, text=True, check=True).stdout.split()
-    first, first_step, best_step, rss = map(float, out)
-    return {"startup": first - first_step, "step": best_step, "rss": rss}
+    start, port = time.time(), free_port()
+    processes = [subprocess.Popen([sys.executable, "-c", PEER, str(start), str(args.threads), str(args.seq_len),
+                                   str(args.batch), str(args.steps), str(rank), str(args.ranks), str(port)],
+                                  stdout=subprocess.PIPE, text=True) for rank in range(args.ranks)]
+    ends = [process.communicate()[0] for process in processes]
+    if any(process.returncode for process in processes):
+        sys.exit("PyTorch failed")
+    ranks = [tuple(map(float, out.split())) for out in ends]
+    first, first_step, best_step, _ = map(max, zip(*ranks))
+    return {"startup": first - first_step, "step": best_step, "rss": sum(r[3] for r in ranks)}
+
+
+def children_of(process):
+    """Process ids of the ranks: of plimsoll-train itself, or below the launcher."""
+    found, todo = [], [process.pid]
+    while todo:
+        pid = todo.pop()
+        if "plimsoll-train" in Path(f"/proc/{pid}/comm").read_text():
+            found.append(pid)
+        todo += [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return found
 
 
 def run_plimsoll(args, folder):
@@ -92,9 +126,11 @@ def run_plimsoll(args, folder):
             old.unlink()
     command = [str(args.bin / "plimsoll-train"), "--model", str(folder / "gpt2.json"),
                "--data.shards", str(folder / "tokens" / "*.h5"), "--seq-len", str(args.seq_len),
-               "--micro-batch", str(args.batch), "--global-batch", str(args.batch), "--steps", str(args.steps + 1000),
+               "--micro-batch", str(args.batch // args.ranks), "--global-batch", str(args.batch), "--steps", str(args.steps + 1000),
                "--lr", "1e-4", "--schedule", "constant", "--run.dir", str(folder / "run"), "--run.threads", str(args.threads),
-               "--run.log-every", "1"]
+               "--run.log-every", "1", "--dp", str(args.ranks), "--zero", str(args.zero)]
+    if args.ranks > 1:
+        command = ["mpiexec", "-n", str(args.ranks), *command]
     start = time.time()
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     first = None
@@ -105,8 +141,10 @@ def run_plimsoll(args, folder):
             rows += 1
             if rows >= args.steps:
                 break
-    peak = next(int(l.split()[1]) * 1024 for l in open(f"/proc/{process.pid}/status") if l.startswith("VmHWM"))
-    process.kill()
+    ranks = children_of(process)
+    peak = sum(next(int(l.split()[1]) * 1024 for l in open(f"/proc/{pid}/status") if l.startswith("VmHWM")) for pid in ranks)
+    for pid in ranks:
+        os.kill(pid, signal.SIGKILL)
     process.stderr.close()
     process.wait()
     if first is None:
@@ -123,6 +161,8 @@ def main():
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--zero", type=int, default=1)
     args = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = str(args.threads)
     with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DIR")) as name:
@@ -139,16 +179,17 @@ def main():
 
     tokens = args.seq_len * args.batch
     flops = 6 * (12 * 12 * 768**2 + VOCAB * 768) + 12 * 12 * 768 * args.seq_len
-    print(f"GPT-2 124M, fp32, {args.threads} threads, batch {args.batch} x {args.seq_len}, best of {args.rounds}")
+    print(f"GPT-2 124M, fp32, {args.ranks} ranks, {args.threads} threads each, batch {args.batch} x {args.seq_len}, best of {args.rounds}")
     print(f"{'':14}{'tok/s':>9}{'GFLOP/s':>9}{'RSS MiB':>9}{'start s':>9}")
+    peer_name = "torch eager" if args.ranks == 1 else "torch ddp"
     figures = {}
-    for label, runs in (("torch eager", peers), ("plimsoll", ours)):
+    for label, runs in ((peer_name, peers), ("plimsoll", ours)):
         rate = tokens / min(r["step"] for r in runs)
         rss = statistics.median(r["rss"] for r in runs) / 2**20
         startup = statistics.median(r["startup"] for r in runs)
         figures[label] = (rate, rss, startup)
         print(f"{label:14}{rate:9.1f}{rate * flops / 1e9:9.1f}{rss:9.0f}{startup:9.2f}")
-    a, b = figures["plimsoll"], figures["torch eager"]
+    a, b = figures["plimsoll"], figures[peer_name]
     print(f"{'ratio':14}{a[0] / b[0]:9.2f}{'':9}{a[1] / b[1]:9.2f}{a[2] / b[2]:9.2f}")
 
 

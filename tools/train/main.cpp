@@ -1,10 +1,19 @@
 // plimsoll-train: options -> checks -> Trainer -> report and exit code.
 
+#include <sched.h>
+#include <unistd.h>
+
+#include <chrono>
 #include <filesystem>
 #include <iostream>
+#include <thread>
 
 #include "base/run_tool.hpp"
 #include "base/units.hpp"
+#include "comm/exchange.hpp"
+#include "comm/launch.hpp"
+#include "comm/rank_activity.hpp"
+#include "comm_mpi/run_with_mpi.hpp"
 #include "mem/plugin.hpp"
 #include "nn/trainer.hpp"
 #include "telemetry/status_file.hpp"
@@ -40,8 +49,9 @@ void declare(OptionSet& set, Options& options)
 void describe_run(Log& log, const nn::TrainSetup& setup)
 {
     const RunConfig& config = setup.config;
-    log.line(fmt::format("plimsoll-train {}   1 rank   layout {}   {} ({} parameters)   {}   {}", version_with_build(),
-                         nn::layout_text(setup.layout), setup.model.name,
+    const std::int64_t world = setup.layout.world();
+    log.line(fmt::format("plimsoll-train {}   {} {}   layout {}   {} ({} parameters)   {}   {}", version_with_build(), world,
+                         world == 1 ? "rank" : "ranks", nn::layout_text(setup.layout), setup.model.name,
                          format_count(static_cast<double>(setup.parameters)), config.train.precision,
                          config.run.device));
     log.row("data", fmt::format("{} shards, {} tokens, {} samples of {}, epochs in this run {:.2f}",
@@ -118,39 +128,95 @@ void print_end(Log& log, const nn::TrainReport& report)
     else { log.row("stopped", fmt::format("{} ({}). {}", counts, report.reason, report.hint)); }
 }
 
-ExitCode train(const nn::TrainSetup& setup, const Options& options, Log& log)
+int usable_cores()
 {
-    RunDirectory directory(setup.config.run.dir);
-    const StopSignals signals(setup.config.run.signal_usr1 ? Usr1::stops : Usr1::untouched);
-    RunStatus status;
-    status.attempt = directory.attempt();
-    write_status(directory.status(), status);
-    nn::Trainer trainer(setup, directory, log, kind_of(stderr));
-    const auto end_with = [&](ExitCode code, std::string reason, std::string hint, std::int64_t step)
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+/// Cores of this rank: those that the launcher bound it to, else its share of the machine's.
+int threads_of_rank(const RunConfig& config)
+{
+    if (config.run.threads > 0) { return static_cast<int>(config.run.threads); }
+    const int usable = usable_cores();
+    const bool bound = usable < static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+    const auto local_ranks = static_cast<int>(read_launch().local_ranks);
+    return bound ? usable : std::max(1, usable / local_ranks);
+}
+
+/// status.json of a run: rank 0 keeps it; a rank that fails alone writes its own end.
+class StatusKeeper
+{
+  public:
+    StatusKeeper(const std::string& path, Communicator& world, int attempt) : path_(path), world_(world)
     {
-        status.state = state_of(code);
-        status.exit = static_cast<int>(code);
-        status.reason = std::move(reason);
-        status.hint = std::move(hint);
-        status.step = step;
-        write_status(directory.status(), status);
-    };
-    try
-    {
-        const nn::TrainReport report = trainer.run(signals);
-        print_end(log, report);
-        end_with(report.exit, report.reason, report.hint, report.step);
-        if (options.json) { print_json(report); }
-        return report.exit;
+        status_.attempt = attempt;
+        if (is_root()) { write_status(path_, status_); }
     }
-    catch (const std::exception& error)
+
+    void end(ExitCode code, std::string reason, std::string hint, std::int64_t step)
+    {
+        status_.state = state_of(code);
+        status_.exit = static_cast<int>(code);
+        status_.reason = std::move(reason);
+        status_.hint = std::move(hint);
+        status_.step = step;
+        if (is_root()) { write_status(path_, status_); }
+    }
+
+    void failed(const std::exception& error, std::int64_t step)
     {
         const auto* known = dynamic_cast<const Error*>(&error);
         ExitCode code = known != nullptr ? known->exit_code() : ExitCode::failed;
         if (dynamic_cast<const FormatError*>(&error) != nullptr) { code = ExitCode::fatal; }
+        end(code, reason_of(error), "", step);
+        if (is_root()) { return; }
+        // When all fail alike, rank 0 has said so by now.
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        if (read_status(path_).state == RunState::running) { write_status(path_, status_); }
+    }
+
+  private:
+    bool is_root() const { return world_.rank() == 0; }
+
+    std::string reason_of(const std::exception& error) const
+    {
+        if (world_.size() == 1) { return error.what(); }
+        return fmt::format("rank {} ({}): {}", world_.rank(), describe(world_.activity().record()), error.what());
+    }
+
+    std::string path_;
+    Communicator& world_;
+    RunStatus status_;
+};
+
+ExitCode train(const nn::TrainSetup& setup, const Options& options, Communicator& world, Log& log)
+{
+    const bool root = world.rank() == 0;
+    std::unique_ptr<RunDirectory> directory;
+    agree(world, [&] { if (root) { directory = std::make_unique<RunDirectory>(setup.config.run.dir); } });
+    const std::string attempt = broadcast_bytes(world, root ? std::to_string(directory->attempt()) : "", 0);
+    if (world.size() > 1) { world.activity().write_to(setup.config.run.dir + "/ranks"); }
+    const StopSignals signals(setup.config.run.signal_usr1 ? Usr1::stops : Usr1::untouched);
+    StatusKeeper status(setup.config.run.dir + "/status.json", world, std::stoi(attempt));
+    nn::Trainer trainer(setup, world, directory.get(), log, threads_of_rank(setup.config));
+    try
+    {
+        const nn::TrainReport report = trainer.run(signals);
+        status.end(report.exit, report.reason, report.hint, report.step);
+        if (root)
+        {
+            print_end(log, report);
+            if (options.json) { print_json(report); }
+        }
+        return report.exit;
+    }
+    catch (const std::exception& error)
+    {
         try
         {
-            end_with(code, error.what(), "", trainer.step());
+            status.failed(error, trainer.step());
         }
         catch (const IoError& unwritten)
         {
@@ -160,23 +226,50 @@ ExitCode train(const nn::TrainSetup& setup, const Options& options, Log& log)
     }
 }
 
-ExitCode run(const Options& options, const Invocation& invocation)
+/// A damaged shard or checkpoint stays damaged: a restart would end the same way.
+template<class Body>
+ExitCode with_fatal_format_errors(const Body& body)
 {
-    // A damaged shard or checkpoint stays damaged: a restart would end the same way.
     try
     {
-        if (options.config.run.device == "cuda") { require_cuda_plugin(); }
-        Log log(stderr);
-        const nn::TrainSetup setup =
-            nn::prepare_training(options.config, options.train, invocation.options->snapshot());
-        describe_run(log, setup);
-        return options.dry_run ? dry_run(setup, log) : train(setup, options, log);
+        return body();
     }
     catch (FormatError& error)
     {
         error.set_exit_code(ExitCode::fatal);
         throw;
     }
+}
+
+ExitCode run(const Options& options, const Invocation& invocation)
+{
+    if (options.config.run.device == "cuda") { require_cuda_plugin(); }
+    const std::string snapshot = invocation.options->snapshot();
+    if (options.dry_run)
+    {
+        return with_fatal_format_errors(
+            [&]
+            {
+                Log log(stderr);
+                const std::int64_t world = std::max(read_launch().world, nn::smallest_world(options.config));
+                const nn::TrainSetup setup = nn::prepare_training(options.config, options.train, snapshot, world);
+                describe_run(log, setup);
+                return dry_run(setup, log);
+            });
+    }
+    return run_with_mpi(
+        [&](Communicator& world)
+        {
+            return with_fatal_format_errors(
+                [&]
+                {
+                    Log log(world.rank() == 0 ? stderr : nullptr);
+                    const nn::TrainSetup setup =
+                        nn::prepare_training(options.config, options.train, snapshot, world.size());
+                    describe_run(log, setup);
+                    return train(setup, options, world, log);
+                });
+        });
 }
 
 }  // namespace
@@ -192,6 +285,7 @@ int main(int argc, char** argv)
     command.required = {"model.name", "data.seq-len", "train.lr"};
     command.examples = {
         "plimsoll-train --config jobs/demo.ini",
+        "mpiexec -n 2 plimsoll-train --config jobs/demo.ini --tp 2",
         "plimsoll-train --config jobs/demo.ini --dry-run",
         "plimsoll-train --config jobs/demo.ini --steps 200 --lr 3e-4 --name second",
         "plimsoll-train --config jobs/demo.ini --stop-at-step 40        # exit 75; the same command goes on",

@@ -84,7 +84,7 @@ struct SmallRun
 
     StepResult run(std::int64_t number)
     {
-        return step->run(number, (number - 1) * settings.global_batch, number, [] { return false; });
+        return step->run(number, (number - 1) * settings.global_batch, number, {[] { return false; }, 0.0});
     }
 
     at::Tensor weights() const

@@ -169,12 +169,9 @@ TEST(RunConfig, WhatIsNotBuiltIsRefusedByName)
         const char* message;
     };
     const Row rows[] = {
-        {{"--dp", "2"}, "dp 2 is not available in this version (only dp auto or 1). start it as one process"},
-        {{"--tp", "2"}, "tp 2 is not available in this version (only tp 1). start it as one process"},
-        {{"--pp", "4"}, "pp 4 is not available in this version (only pp 1). start it as one process"},
         {{"--cp", "2"}, "cp 2 is not available in this version (only cp 1). use a shorter seq-len"},
         {{"--ep", "2"}, "ep 2 is not available in this version (only ep 1)"},
-        {{"--zero", "3"}, "zero 3 is not available in this version (only zero 0)"},
+        {{"--zero", "3"}, "zero 3 is not available in this version (only zero 0 or 1)"},
         {{"--precision", "bf16"}, "precision bf16 is not available in this version (only precision fp32 or fp64)"},
         {{"--precision", "fp8"}, "precision fp8 is not available in this version (only precision fp32 or fp64)"},
         {{"--recompute", "every:2"},

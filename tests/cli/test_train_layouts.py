@@ -1,0 +1,132 @@
+"""plimsoll-train over MPI ranks: the same loss in every layout, any layout from one checkpoint, ranks that fail."""
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import tool_environment
+from train_runs import corpus, losses, make_run, metrics, mpi, reference, status, train, wait_for_step, weights  # noqa: F401
+
+# fp32, 20 steps: another order of summation (decision 22 of the architecture).
+LOSS_GATE = 1e-5
+
+
+def close(got, expected):
+    assert got.keys() == expected.keys()
+    for step, loss in expected.items():
+        assert got[step] == pytest.approx(loss, rel=LOSS_GATE), f"step {step}"
+
+
+def val_losses(root):
+    return {row["step"]: row["val_loss"] for row in metrics(root) if "val_loss" in row}
+
+
+@pytest.mark.parametrize("ranks, layout", [
+    (2, ["--tp", "2"]), (2, ["--pp", "2"]), (2, ["--zero", "1"]), (4, ["--tp", "2", "--pp", "2"]),
+    (4, ["--tp", "2", "--dp", "2", "--zero", "1", "--micro-batch", "1"]),
+])
+def test_a_layout_has_the_losses_of_reference(tools, make_run, reference, ranks, layout):
+    root = make_run()
+    done = mpi(tools, ranks, "train", "--config", root / "run.ini", *layout)
+    assert done.rc == 0, done.stderr
+    assert f"{ranks} ranks" in done.stderr
+    assert done.stderr.count("done ") == 1, "one rank speaks"
+    close(losses(root), losses(reference))
+    close(val_losses(root), val_losses(reference))
+    assert status(root)["state"] == "done"
+
+
+def test_a_checkpoint_goes_on_in_any_layout(tools, run, make_run, reference):
+    root = make_run()
+    stages = [(2, ["--tp", "2"], 6), (2, ["--pp", "2"], 9), (4, ["--tp", "2", "--zero", "1", "--micro-batch", "1"], 13)]
+    written = "dp 1"
+    for ranks, layout, stop in stages:
+        done = mpi(tools, ranks, "train", "--config", root / "run.ini", *layout, "--stop-at-step", stop)
+        assert done.rc == 75, done.stderr
+        if stop > 6:
+            assert f"(written as {written})" in done.stderr
+        written = {6: "tp 2", 9: "pp 2", 13: "dp 2 tp 2 zero 1"}[stop]
+        verified = run("reshard", "verify", root / "run")
+        assert verified.rc == 0, verified.stderr
+    done = train(run, root)
+    assert done.rc == 0, done.stderr
+    assert f"(written as {written})" in done.stderr
+    close(losses(root), losses(reference))
+
+
+def test_the_same_layout_goes_on_to_the_bit(tools, make_run):
+    whole, stopped = make_run("whole"), make_run("stopped")
+    layout = ["--tp", "2"]
+    assert mpi(tools, 2, "train", "--config", whole / "run.ini", *layout).rc == 0
+    assert mpi(tools, 2, "train", "--config", stopped / "run.ini", *layout, "--stop-at-step", 7).rc == 75
+    assert mpi(tools, 2, "train", "--config", stopped / "run.ini", *layout).rc == 0
+    assert losses(stopped) == losses(whole)
+    assert weights(stopped, 20) == weights(whole, 20)
+
+
+def test_a_world_that_does_not_match_is_refused_once(tools, make_run):
+    root = make_run()
+    done = mpi(tools, 2, "train", "--config", root / "run.ini", "--tp", "4")
+    assert done.rc == 2
+    lines = [line for line in done.stderr.splitlines() if line.startswith("plimsoll-train: ")]
+    assert lines == ["plimsoll-train: tp*pp*dp = 4*1*1 = 4 does not equal world size 2 (2 ranks would be missing). world size must "
+                     "be a multiple of tp*pp = 4. nearest: 4 ranks"], done.stderr
+    assert not (root / "run").exists()
+
+
+def rank_pids(launcher):
+    children = subprocess.run(["ps", "-eo", "pid=,ppid=,comm="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(None, 2) for line in children.splitlines()]
+    below, found = {launcher}, []
+    for _ in range(4):
+        below |= {int(pid) for pid, parent, _ in rows if int(parent) in below}
+    for pid, _, name in rows:
+        if int(pid) in below and name.startswith("plimsoll-train"):
+            found.append(int(pid))
+    return sorted(found)
+
+
+def long_run(tools, make_run, *args):
+    root = make_run(replace={"steps = 20": "steps = 20000", "warmup = 4": "warmup = 10"})
+    process = subprocess.Popen(["mpiexec", "-n", "2", str(tools / "plimsoll-train"), "--config", str(root / "run.ini"), *args],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=tool_environment())
+    wait_for_step(root, 5, process)
+    return root, process
+
+
+def test_a_killed_rank_ends_the_job_and_leaves_what_it_did(tools, run, make_run):
+    root, process = long_run(tools, make_run, "--tp", "2")
+    begin = time.monotonic()
+    os.kill(rank_pids(process.pid)[1], signal.SIGKILL)
+    process.communicate(timeout=30)
+    assert time.monotonic() - begin < 10
+    assert process.returncode != 0
+    slots = sorted((root / "run" / "ranks").glob("rank_*.status"))
+    assert [slot.name for slot in slots] == ["rank_00000.status", "rank_00001.status"]
+    for slot in slots:
+        content = slot.read_bytes()
+        assert content[:8] == b"PLIMRANK"
+        assert int.from_bytes(content[48:56], "little") >= 5, "the step"
+        assert content[232:328].rstrip(b"\0"), "the operation"
+
+
+def test_signals_stop_all_ranks_at_one_step(tools, make_run):
+    root, process = long_run(tools, make_run, "--pp", "2")
+    for pid in rank_pids(process.pid):
+        os.kill(pid, signal.SIGUSR2)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 75, stderr
+    assert status(root)["state"] == "stopped"
+    assert status(root)["reason"] == "SIGUSR2"
+    assert stderr.count("stopped ") == 1
+
+
+def test_a_diverging_run_says_so_once(tools, make_run):
+    root = make_run(replace={"lr = 3e-3": "lr = 1e30", "warmup = 4": "warmup = 0", "schedule = wsd": "schedule = constant",
+                             "decay = 20%\n": ""})
+    done = mpi(tools, 2, "train", "--config", root / "run.ini", "--tp", "2")
+    assert done.rc == 93, done.stderr
+    assert done.stderr.count("plimsoll-train: ") == 1, done.stderr
+    assert status(root)["exit"] == 93

@@ -1,0 +1,267 @@
+#pragma once
+// One training run in any layout, and its comparison with one rank (decision 22 of the architecture).
+//
+// Model: 8 layers and 8 heads, so that every layout up to 8 ranks cuts something; 37 tokens, which no tp divides; uneven masks.
+// A run must lose at least 1.5 nats in its 50 steps: a model that does not learn would hide wrong gradients.
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/core/GradMode.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/digest.hpp"
+#include "comm/rank_groups.hpp"
+#include "torch/model/small_run.hpp"
+
+namespace plimsoll::test
+{
+
+constexpr std::int64_t parity_steps = 50;
+constexpr std::int64_t parity_batch = 24; // 8 dp ranks x 3 accumulated
+constexpr std::int64_t parity_seq_len = 16;
+
+inline ModelSpec parity_gpt2()
+{
+    return parse_model_spec(R"({"model_type":"gpt2","vocab_size":37,"n_embd":32,"n_layer":8,"n_head":8,
+        "n_positions":64,"layer_norm_epsilon":1e-5,"activation_function":"gelu_new"})", "test");
+}
+
+inline ModelSpec parity_llama(std::int64_t kv_heads, bool tied = false)
+{
+    return parse_model_spec(fmt::format(R"({{"model_type":"llama","vocab_size":37,"hidden_size":32,"intermediate_size":48,
+        "num_hidden_layers":8,"num_attention_heads":8,"num_key_value_heads":{},"max_position_embeddings":64,
+        "rms_norm_eps":1e-6,"rope_theta":10000.0,"hidden_act":"silu","tie_word_embeddings":{}}})", kv_heads, tied), "test");
+}
+
+/// Shared KV heads together with head norms and QKV biases: everything whose gradient is a partial sum.
+inline ModelSpec parity_qwen3(std::int64_t kv_heads)
+{
+    return parse_model_spec(fmt::format(R"({{"model_type":"qwen3","vocab_size":37,"hidden_size":32,"intermediate_size":48,
+        "num_hidden_layers":8,"num_attention_heads":8,"num_key_value_heads":{},"head_dim":4,"max_position_embeddings":64,
+        "rms_norm_eps":1e-6,"rope_theta":10000.0,"hidden_act":"silu","tie_word_embeddings":true,"attention_bias":true}})", kv_heads),
+        "test");
+}
+
+inline ParallelLayout parity_layout(std::int64_t dp, std::int64_t tp, std::int64_t pp, std::int64_t accumulation, int zero = 1)
+{
+    ParallelLayout layout;
+    layout.dp = dp;
+    layout.tp = tp;
+    layout.pp = pp;
+    layout.zero_stage = zero;
+    layout.global_batch = parity_batch;
+    layout.micro_batch = parity_batch / (dp * accumulation);
+    return layout;
+}
+
+using TensorMap = std::map<std::string, at::Tensor>;
+
+/// What the ranks of one run leave behind; filled under the mutex.
+struct ParityRecord
+{
+    std::mutex mutex;
+    std::vector<double> losses, norms;   ///< of every step, the same on all ranks
+    std::vector<double> eval_losses;     ///< before and after training
+    TensorMap gradients;                 ///< canonical, of the first step
+    TensorMap last_gradients;            ///< after the last step
+    TensorMap weights;                   ///< canonical, at the end
+    /// Digests of every copy of every box at the end: copies must be equal to the bit.
+    std::map<std::string, std::vector<std::string>> copies;
+};
+
+/// One rank of a run.
+class ParityRank
+{
+  public:
+    ParityRank(Communicator& world, const ModelSpec& spec, const ParallelLayout& layout, at::ScalarType dtype)
+        : spec_(spec), layout_(layout), groups_(make_rank_groups(world, layout, spec.kv_heads)),
+          params_(spec, layout, groups_.coordinate, dtype, install_cpu_allocator())
+    {
+        at::set_num_threads(1);
+        settings_.seq_len = parity_seq_len;
+        settings_.micro_batch = layout.micro_batch;
+        settings_.global_batch = layout.global_batch;
+        settings_.schedule.kind = ScheduleKind::constant;
+        settings_.schedule.lr = 3e-3;
+        settings_.schedule.total_steps = 1000;
+        params_.initialize(9);
+        model_ = std::make_unique<Model>(spec, params_, settings_.seq_len, 2);
+        step_ = std::make_unique<TrainStep>(*model_, params_, groups_, settings_,
+                                            [this](std::int64_t first, std::int64_t num, TokenBatch& batch)
+                                            { synthetic_samples(spec_.vocab, parity_seq_len, first, num, batch); });
+    }
+
+    StepResult run(std::int64_t number)
+    {
+        return step_->run(number, (number - 1) * settings_.global_batch, number, {[] { return false; }, 0.0});
+    }
+
+    /// The gradients of step `number`, without an update.
+    void gradients(std::int64_t number, ParityRecord& record, TensorMap& into)
+    {
+        StepTimes times;
+        step_->accumulate_gradients(number, (number - 1) * settings_.global_batch, times);
+        step_->reduce_gradients();
+        // From zero 1 on only this rank's shard holds the sums.
+        collect(FlatState::grads, StateKind::optimizer, record, into);
+        params_.zero_grads();
+    }
+
+    void weights(ParityRecord& record) { collect(FlatState::params, StateKind::model, record, record.weights); }
+
+    void copies(ParityRecord& record)
+    {
+        for (const FlatUnit& unit : params_.flat().units)
+        {
+            for (const FlatTensor& tensor : unit.tensors)
+            {
+                const at::Tensor values = params_.view(FlatState::params, tensor.spec.name).contiguous();
+                const std::string bytes(static_cast<const char*>(values.const_data_ptr()), values.nbytes());
+                const std::lock_guard<std::mutex> lock(record.mutex);
+                record.copies[fmt::format("{} from {}", tensor.spec.name, fmt::join(tensor.box.offset, ","))].push_back(
+                    sha256_hex(bytes));
+            }
+        }
+    }
+
+    RankGroups& groups() { return groups_; }
+    Model& model() { return *model_; }
+    ShardedParams& params() { return params_; }
+
+  private:
+    void collect(FlatState state, StateKind kind, ParityRecord& record, TensorMap& into)
+    {
+        for (std::int64_t u = 0; u < params_.num_units(); ++u)
+        {
+            const FlatUnit& unit = params_.flat().units[static_cast<std::size_t>(u)];
+            const bool shard = kind == StateKind::optimizer && layout_.zero_stage >= 1;
+            const std::int64_t base = shard ? groups_.coordinate[MeshAxis::dp] * unit.shard_elements : 0;
+            for (const FlatTensor& tensor : unit.tensors)
+            {
+                for (const OwnedBox& owned :
+                     boxes_of(params_.flat(), layout_, groups_.coordinate, tensor.spec.name, kind))
+                {
+                    const at::Tensor values = params_.buffer(state, u)
+                                                  .narrow(0, base + owned.local_offset, owned.box.num_elements())
+                                                  .view(owned.box.shape);
+                    const std::lock_guard<std::mutex> lock(record.mutex);
+                    at::Tensor& whole = into[tensor.spec.name];
+                    if (!whole.defined())
+                    {
+                        whole = at::full(tensor.spec.shape, std::nan(""), values.options());
+                    }
+                    at::Tensor part = whole;
+                    for (std::size_t d = 0; d < owned.box.shape.size(); ++d)
+                    {
+                        part = part.narrow(static_cast<std::int64_t>(d), owned.box.offset[d], owned.box.shape[d]);
+                    }
+                    part.copy_(values);
+                }
+            }
+        }
+    }
+
+    c10::AutoGradMode no_autograd_{false};
+    ModelSpec spec_;
+    ParallelLayout layout_;
+    StepSettings settings_;
+    RankGroups groups_;
+    ShardedParams params_;
+    std::unique_ptr<Model> model_;
+    std::unique_ptr<TrainStep> step_;
+};
+
+/// The whole run of one rank: gradients of the first step, `steps` steps, gradients and weights at the end.
+inline void parity_body(Communicator& world, const ModelSpec& spec, const ParallelLayout& layout, at::ScalarType dtype,
+                        std::int64_t steps, ParityRecord& record)
+{
+    ParityRank rank(world, spec, layout, dtype);
+    rank.gradients(1, record, record.gradients);
+    std::vector<double> losses, norms;
+    for (std::int64_t number = 1; number <= steps; ++number)
+    {
+        const StepResult result = rank.run(number);
+        losses.push_back(result.loss());
+        norms.push_back(result.grad_norm);
+    }
+    rank.copies(record);
+    rank.weights(record);
+    rank.gradients(steps + 1, record, record.last_gradients);
+    const std::lock_guard<std::mutex> lock(record.mutex);
+    if (record.losses.empty())
+    {
+        record.losses = losses;
+        record.norms = norms;
+    }
+    EXPECT_EQ(record.losses, losses) << "rank " << world.rank() << " saw other losses";
+    EXPECT_EQ(record.norms, norms) << "rank " << world.rank() << " saw other norms";
+}
+
+/// A gradient whose true value is zero: only its rounding would be compared.
+inline bool is_key_bias(const std::string& name) { return name.find("k_proj.bias") != std::string::npos; }
+
+inline void expect_gradients_close(const TensorMap& got, const TensorMap& expected, double relative, double of_global)
+{
+    ASSERT_EQ(got.size(), expected.size());
+    double squares = 0;
+    for (const auto& entry : expected) { squares += entry.second.to(at::kDouble).pow(2).sum().item<double>(); }
+    const double global = std::sqrt(squares);
+    for (const auto& [name, tensor] : expected)
+    {
+        if (is_key_bias(name) && tensor.scalar_type() == at::kFloat) { continue; }
+        const at::Tensor other = got.at(name).to(at::kDouble);
+        const double norm = tensor.to(at::kDouble).norm().item<double>();
+        const double difference = (other - tensor.to(at::kDouble)).norm().item<double>();
+        EXPECT_LE(difference, relative * norm + of_global * global) << name << " of norm " << norm << ", global " << global;
+    }
+}
+
+/// The gates of decision 22.
+inline void expect_parity(const ParityRecord& got, const ParityRecord& expected, at::ScalarType dtype)
+{
+    ASSERT_EQ(got.losses.size(), expected.losses.size());
+    const bool fp64 = dtype == at::kDouble;
+    for (std::size_t i = 0; i < expected.losses.size(); ++i)
+    {
+        const double norm_gate = fp64 ? 1e-11 : i < 10 ? 1e-5 : 3e-4;
+        EXPECT_NEAR(got.losses[i], expected.losses[i], (fp64 ? 1e-11 : 1e-5) * expected.losses[i]) << "loss of step " << i + 1;
+        EXPECT_NEAR(got.norms[i], expected.norms[i], norm_gate * expected.norms[i]) << "norm of step " << i + 1;
+    }
+    if (!got.gradients.empty())
+    {
+        expect_gradients_close(got.gradients, expected.gradients, fp64 ? 1e-11 : 5e-6, fp64 ? 1e-13 : 1e-7);
+    }
+    // After many updates weights differ by their own rounding: only fp64 says something of the gradients then.
+    if (fp64 && !got.last_gradients.empty())
+    {
+        expect_gradients_close(got.last_gradients, expected.last_gradients, 1e-11, 1e-11);
+    }
+    for (const auto& [place, digests] : got.copies)
+    {
+        for (const std::string& digest : digests) { EXPECT_EQ(digest, digests.front()) << "copies differ: " << place; }
+    }
+}
+
+/// The run that all others are compared with; made once per model and type.
+inline const ParityRecord& one_rank(const std::string& name, const ModelSpec& spec, at::ScalarType dtype, std::int64_t steps)
+{
+    static std::map<std::string, std::unique_ptr<ParityRecord>> runs;
+    std::unique_ptr<ParityRecord>& run = runs[fmt::format("{} {} {}", name, dtype == at::kDouble ? "fp64" : "fp32", steps)];
+    if (run == nullptr)
+    {
+        run = std::make_unique<ParityRecord>();
+        const auto world = make_self_communicator("world");
+        parity_body(*world, spec, parity_layout(1, 1, 1, 1, 0), dtype, steps, *run);
+        if (steps >= parity_steps) { EXPECT_LT(run->losses.back(), run->losses.front() - 1.5) << "the model does not learn"; }
+    }
+    return *run;
+}
+
+}  // namespace plimsoll::test
