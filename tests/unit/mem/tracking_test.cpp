@@ -88,3 +88,38 @@ TEST(MemoryTag, NamesAreDistinct)
         }
     }
 }
+
+TEST(MemoryTracker, TagsAtThePeakAddUpToIt)
+{
+    MemoryTracker tracker;
+    tracker.add(MemoryTag::parameters, 100);
+    tracker.add(MemoryTag::transient, 50);
+    tracker.remove(MemoryTag::transient, 50);
+    tracker.add(MemoryTag::loss, 20);
+    EXPECT_EQ(tracker.peak(), 150);
+    EXPECT_EQ(tracker.at_peak(MemoryTag::parameters), 100);
+    EXPECT_EQ(tracker.at_peak(MemoryTag::transient), 50);
+    EXPECT_EQ(tracker.at_peak(MemoryTag::loss), 0);
+    tracker.reset_peak();
+    EXPECT_EQ(tracker.at_peak(MemoryTag::transient), 0);
+    EXPECT_EQ(tracker.at_peak(MemoryTag::loss), 20);
+}
+
+TEST(MemoryTracker, ABlockThatGetsItsTagLaterCountsUnderItAtThePeakToo)
+{
+    MemoryTracker tracker;
+    const std::int64_t first = tracker.add(MemoryTag::transient, 30);
+    const std::int64_t second = tracker.add(MemoryTag::transient, 5);  // the peak
+    tracker.remove(MemoryTag::transient, 5);
+    const std::int64_t third = tracker.add(MemoryTag::transient, 4);
+    EXPECT_LT(first, second);
+    tracker.retag(MemoryTag::transient, MemoryTag::activations, 30, first);
+    tracker.retag(MemoryTag::transient, MemoryTag::loss, 4, third);  // not there at the peak
+    EXPECT_EQ(tracker.current(MemoryTag::activations), 30);
+    EXPECT_EQ(tracker.current(MemoryTag::loss), 4);
+    EXPECT_EQ(tracker.current(MemoryTag::transient), 0);
+    EXPECT_EQ(tracker.at_peak(MemoryTag::activations), 30);
+    EXPECT_EQ(tracker.at_peak(MemoryTag::transient), 5);
+    EXPECT_EQ(tracker.at_peak(MemoryTag::loss), 0);
+    EXPECT_EQ(tracker.peak(), 35);
+}
