@@ -7,26 +7,13 @@
 #include "base/error.hpp"
 #include "io/file.hpp"
 #include "nn/lr_schedule.hpp"
+#include "plan/layout_search.hpp"
+#include "plan/plan_inputs.hpp"
 
 namespace plimsoll::nn
 {
 namespace
 {
-
-ParallelLayout layout_of(const RunConfig& config, std::int64_t world)
-{
-    ParallelLayout layout;
-    layout.tp = config.layout.tp;
-    layout.pp = config.layout.pp;
-    layout.cp = config.layout.cp;
-    layout.ep = config.layout.ep;
-    const std::int64_t inner = layout.tp * layout.pp * layout.cp;
-    layout.dp = config.layout.dp > 0 ? config.layout.dp : std::max<std::int64_t>(1, world / inner);
-    layout.zero_stage = config.layout.zero;
-    layout.micro_batch = config.layout.micro_batch;
-    layout.global_batch = config.layout.global_batch;
-    return layout;
-}
 
 void check_data(const TrainSetup& setup, const TokenSource& source, const std::string& what)
 {
@@ -60,7 +47,8 @@ std::int64_t smallest_world(const RunConfig& config)
     return std::max<std::int64_t>(1, config.layout.dp) * config.layout.tp * config.layout.pp * config.layout.cp;
 }
 
-TrainSetup prepare_training(const RunConfig& config, const TrainOptions& options, const std::string& snapshot, std::int64_t world)
+TrainSetup prepare_training(const RunConfig& config, const TrainOptions& options, const std::string& snapshot,
+                            const RankResources& rank)
 {
     TrainSetup setup;
     setup.config = config;
@@ -68,15 +56,15 @@ TrainSetup prepare_training(const RunConfig& config, const TrainOptions& options
     setup.snapshot = snapshot;
     setup.model_config = read_text_file(config.model.name);
     setup.model = parse_model_spec(setup.model_config, config.model.name);
-    setup.layout = layout_of(config, world);
+    setup.layout = parallel_layout(config, rank.world);
+    const std::string faults = layout_faults(setup.layout, setup.model, config.data.seq_len, rank.world);
+    VALIDATE(faults.empty(), ConfigError, "{}", faults);
 
-    std::vector<std::string> faults = validate(setup.layout, setup.model, world);
-    if (setup.model.max_positions > 0 && config.data.seq_len > setup.model.max_positions)
-    {
-        faults.push_back(fmt::format("data.seq-len {} is longer than the model's {} positions", config.data.seq_len,
-                                     setup.model.max_positions));
-    }
-    if (!faults.empty()) { throw ConfigError(fmt::format("{}", fmt::join(faults, "; "))); }
+    const bool validates = !config.eval.shards.empty() && config.eval.every.unit != Span::Unit::never;
+    setup.memory = plan_memory(setup.model, setup.layout,
+                               step_policies(config, rank.threads, validates ? Validation::planned : Validation::none));
+    setup.limit = memory_limit(config.cluster, rank.machine_bytes, rank.local_ranks);
+    VALIDATE(setup.memory.peak_bytes() <= setup.limit.bytes, ConfigError, "{}", refusal_text(setup.memory, setup.limit));
 
     setup.data = std::make_unique<TokenSource>(config.data.sources.front().shards);
     check_data(setup, *setup.data, "data");

@@ -11,6 +11,7 @@
 #include "io/token_order.hpp"
 #include "layout/run_config.hpp"
 #include "layout/train_plan.hpp"
+#include "plan/memory_plan.hpp"
 
 namespace plimsoll::nn
 {
@@ -40,6 +41,8 @@ struct TrainSetup
     std::string model_config;             ///< config.json text
     ParallelLayout layout;
     TrainPlan plan;
+    MemoryPlan memory;                    ///< of the ranks that need most
+    MemoryLimit limit;                    ///< of a rank
     std::unique_ptr<TokenSource> data;
     std::unique_ptr<TokenOrder> order;
     std::unique_ptr<TokenSource> eval_data; ///< null without [eval] shards
@@ -48,10 +51,19 @@ struct TrainSetup
     std::int64_t checkpoint_bytes = 0;
 };
 
-/// Opens model and data and checks them against each other and the layout against `world` ranks; every rank does the same.
-/// @throws ConfigError, FormatError
+/// What a rank has to itself.
+struct RankResources
+{
+    std::int64_t world = 1;
+    std::int64_t threads = 1;
+    std::int64_t local_ranks = 1;    ///< ranks that share this machine
+    std::int64_t machine_bytes = 0;  ///< memory that they share; 0: unknown, then only [cluster] sets a limit
+};
+
+/// Opens model and data and checks them against each other, the layout against the ranks and the plan against the limit; every
+/// rank does the same. @throws ConfigError, FormatError
 TrainSetup prepare_training(const RunConfig& config, const TrainOptions& options, const std::string& snapshot,
-                            std::int64_t world = 1);
+                            const RankResources& rank = {});
 
 /// Ranks that a run of this layout needs: dp tp pp cp, with dp = auto as 1.
 std::int64_t smallest_world(const RunConfig& config);

@@ -1,6 +1,8 @@
 """plimsoll-train over MPI ranks: the same loss in every layout, any layout from one checkpoint, ranks that fail."""
 
+import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -130,3 +132,30 @@ def test_a_diverging_run_says_so_once(tools, make_run):
     assert done.rc == 93, done.stderr
     assert done.stderr.count("plimsoll-train: ") == 1, done.stderr
     assert status(root)["exit"] == 93
+
+
+def test_a_run_that_does_not_fit_is_refused_before_it_starts(tools, make_run):
+    root = make_run()
+    done = mpi(tools, 2, "train", "--config", root / "run.ini", "--tp", "2", "--memory-limit", "440KiB")
+    assert done.rc == 2
+    message = [line for line in done.stderr.splitlines() if line.startswith("plimsoll-train: ")]
+    assert len(message) == 1, done.stderr
+    assert re.match(r"plimsoll-train: plan needs \d+\.\d KiB per rank \(limit 440\.0 KiB, memory-limit; \w+ [\d.]+, \w+ [\d.]+, "
+                    r"\w+ [\d.]+ KiB\)\. fits: --micro-batch 1 \(", message[0]), message[0]
+    assert not (root / "run").exists()
+    fits = mpi(tools, 2, "train", "--config", root / "run.ini", "--tp", "2", "--memory-limit", "440KiB", "--micro-batch", "1")
+    assert fits.rc == 0, fits.stderr
+
+
+@pytest.mark.parametrize("ranks, layout", [(1, []), (2, ["--tp", "2"]), (2, ["--pp", "2"]), (2, ["--zero", "1"])])
+def test_the_plan_is_never_below_what_was_measured(tools, make_run, ranks, layout):
+    root = make_run()
+    done = mpi(tools, ranks, "train", "--config", root / "run.ini", *layout, "--json")
+    assert done.rc == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert 0.9 * report["planned_bytes"] <= report["peak_bytes"] <= report["planned_bytes"]
+    plan = json.loads((root / "run" / "plan.json").read_text())
+    assert max(rank["peak_bytes"] for rank in plan["ranks"]) == report["planned_bytes"]
+    estimate = subprocess.run([str(tools / "plimsoll-estimate"), "--config", str(root / "run.ini"), "--world", str(ranks), *layout,
+                               "--json"], env=tool_environment(), capture_output=True, text=True, check=True)
+    assert max(rank["peak_bytes"] for rank in json.loads(estimate.stdout)["ranks"]) == report["planned_bytes"]

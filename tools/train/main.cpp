@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/run_tool.hpp"
+#include "base/text_file.hpp"
 #include "base/units.hpp"
 #include "comm/exchange.hpp"
 #include "comm/launch.hpp"
@@ -16,6 +17,7 @@
 #include "comm_mpi/run_with_mpi.hpp"
 #include "mem/plugin.hpp"
 #include "nn/trainer.hpp"
+#include "telemetry/host_memory.hpp"
 #include "telemetry/status_file.hpp"
 
 using namespace plimsoll;
@@ -59,11 +61,12 @@ void describe_run(Log& log, const nn::TrainSetup& setup)
                                 format_grouped(setup.order->num_samples()), config.data.seq_len,
                                 static_cast<double>(setup.plan.total_steps * setup.layout.global_batch) /
                                     static_cast<double>(setup.order->num_samples())));
-    log.row("plan", fmt::format("{} steps of {} sequences ({} x {} accumulated), {} tokens, warmup {}, {}",
+    log.row("steps", fmt::format("{} steps of {} sequences ({} x {} accumulated), {} tokens, warmup {}, {}",
                                 format_grouped(setup.plan.total_steps), setup.layout.global_batch,
                                 setup.layout.micro_batch, setup.layout.accumulation(),
                                 format_grouped(setup.plan.total_steps * setup.plan.tokens_per_step),
                                 setup.plan.warmup_steps, config.train.schedule));
+    log.row("plan", plan_row(setup.memory.worst(), setup.limit));
     for (const std::string& note : setup.model.notes) { log.row("note", note); }
 }
 
@@ -97,7 +100,7 @@ ExitCode dry_run(const nn::TrainSetup& setup, Log& log)
     return ExitCode::done;
 }
 
-void print_json(const nn::TrainReport& report)
+void print_json(const nn::TrainSetup& setup, const nn::TrainReport& report)
 {
     nlohmann::ordered_json out;
     out["schema"] = 1;
@@ -109,11 +112,12 @@ void print_json(const nn::TrainReport& report)
     out["loss"] = report.loss;
     out["val_loss"] = report.val_loss > 0 ? nlohmann::ordered_json(report.val_loss) : nlohmann::ordered_json();
     out["peak_bytes"] = report.peak_bytes;
+    out["planned_bytes"] = setup.memory.peak_bytes();
     out["seconds"] = report.seconds;
     std::cout << out.dump() << "\n";
 }
 
-void print_end(Log& log, const nn::TrainReport& report)
+void print_end(Log& log, const nn::TrainSetup& setup, const nn::TrainReport& report)
 {
     if (report.already_finished)
     {
@@ -121,9 +125,9 @@ void print_end(Log& log, const nn::TrainReport& report)
         return;
     }
     const std::string counts =
-        fmt::format("{} of {} steps, {} tokens, loss {:.4f}   peak {}", format_grouped(report.step),
+        fmt::format("{} of {} steps, {} tokens, loss {:.4f}   {}", format_grouped(report.step),
                     format_grouped(report.total_steps), format_grouped(report.consumed_tokens), report.loss,
-                    format_memory(static_cast<double>(report.peak_bytes)));
+                    plan_against_measured(setup.memory.peak_bytes(), report.peak_bytes));
     if (report.exit == ExitCode::done) { log.row("done", counts); }
     else { log.row("stopped", fmt::format("{} ({}). {}", counts, report.reason, report.hint)); }
 }
@@ -136,13 +140,18 @@ int usable_cores()
 }
 
 /// Cores of this rank: those that the launcher bound it to, else its share of the machine's.
-int threads_of_rank(const RunConfig& config)
+nn::RankResources resources_of_rank(const RunConfig& config, std::int64_t world)
 {
-    if (config.run.threads > 0) { return static_cast<int>(config.run.threads); }
+    nn::RankResources rank;
+    rank.world = world;
+    rank.local_ranks = std::min(read_launch().local_ranks, world);
     const int usable = usable_cores();
     const bool bound = usable < static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-    const auto local_ranks = static_cast<int>(read_launch().local_ranks);
-    return bound ? usable : std::max(1, usable / local_ranks);
+    rank.threads = config.run.threads > 0 ? config.run.threads
+                   : bound                ? usable
+                                          : std::max<std::int64_t>(1, usable / rank.local_ranks);
+    rank.machine_bytes = machine_memory_bytes();
+    return rank;
 }
 
 /// status.json of a run: rank 0 keeps it; a rank that fails alone writes its own end.
@@ -191,24 +200,30 @@ class StatusKeeper
     RunStatus status_;
 };
 
-ExitCode train(const nn::TrainSetup& setup, const Options& options, Communicator& world, Log& log)
+ExitCode train(const nn::TrainSetup& setup, const nn::RankResources& rank, const Options& options, Communicator& world, Log& log)
 {
     const bool root = world.rank() == 0;
     std::unique_ptr<RunDirectory> directory;
-    agree(world, [&] { if (root) { directory = std::make_unique<RunDirectory>(setup.config.run.dir); } });
+    agree(world,
+          [&]
+          {
+              if (!root) { return; }
+              directory = std::make_unique<RunDirectory>(setup.config.run.dir);
+              replace_text(directory->path() + "/plan.json", memory_plan_json(setup.memory, setup.limit).dump(1) + "\n");
+          });
     const std::string attempt = broadcast_bytes(world, root ? std::to_string(directory->attempt()) : "", 0);
     if (world.size() > 1) { world.activity().write_to(setup.config.run.dir + "/ranks"); }
     const StopSignals signals(setup.config.run.signal_usr1 ? Usr1::stops : Usr1::untouched);
     StatusKeeper status(setup.config.run.dir + "/status.json", world, std::stoi(attempt));
-    nn::Trainer trainer(setup, world, directory.get(), log, threads_of_rank(setup.config));
+    nn::Trainer trainer(setup, world, directory.get(), log, static_cast<int>(rank.threads));
     try
     {
         const nn::TrainReport report = trainer.run(signals);
         status.end(report.exit, report.reason, report.hint, report.step);
         if (root)
         {
-            print_end(log, report);
-            if (options.json) { print_json(report); }
+            print_end(log, setup, report);
+            if (options.json) { print_json(setup, report); }
         }
         return report.exit;
     }
@@ -252,7 +267,8 @@ ExitCode run(const Options& options, const Invocation& invocation)
             {
                 Log log(stderr);
                 const std::int64_t world = std::max(read_launch().world, nn::smallest_world(options.config));
-                const nn::TrainSetup setup = nn::prepare_training(options.config, options.train, snapshot, world);
+                const nn::TrainSetup setup = nn::prepare_training(options.config, options.train, snapshot,
+                                                                  resources_of_rank(options.config, world));
                 describe_run(log, setup);
                 return dry_run(setup, log);
             });
@@ -264,10 +280,10 @@ ExitCode run(const Options& options, const Invocation& invocation)
                 [&]
                 {
                     Log log(world.rank() == 0 ? stderr : nullptr);
-                    const nn::TrainSetup setup =
-                        nn::prepare_training(options.config, options.train, snapshot, world.size());
+                    const nn::RankResources rank = resources_of_rank(options.config, world.size());
+                    const nn::TrainSetup setup = nn::prepare_training(options.config, options.train, snapshot, rank);
                     describe_run(log, setup);
-                    return train(setup, options, world, log);
+                    return train(setup, rank, options, world, log);
                 });
         });
 }
