@@ -46,6 +46,11 @@ void declare_run(OptionSet& options, RunConfig::Run& run)
         .range(1)
         .peers({"log-interval", "steps-per-print", "iteration-step-info-interval", "log-freq", "metrics.log-freq"});
     options
+        .add_duration("run", "watchdog", run.watchdog_s,
+                      "a wait for other ranks ends the job when none of them makes progress for so long")
+        .flag("watchdog")
+        .peers({"distributed-timeout-minutes", "comm.init-timeout-seconds", "comm.train-timeout-seconds"});
+    options
         .add_flag("run", "signal-usr1", run.signal_usr1,
                   "USR1 also means: save and stop (mpiexec sends it to survivors)")
         .flag("signal-usr1")

@@ -30,6 +30,7 @@ struct RunConfig
         std::string device = "cpu";   ///< cpu | cuda
         std::int64_t threads = 0;     ///< per rank; 0: cores of this node / local ranks
         std::int64_t log_every = 10;  ///< steps between table rows
+        double watchdog_s = 300;      ///< seconds without progress of any rank in a group that end the job
         bool signal_usr1 = false;     ///< USR1 also means stop early
     } run;
 

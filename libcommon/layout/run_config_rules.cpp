@@ -8,6 +8,7 @@ namespace plimsoll
 void validate_run_config(const RunConfig& config)
 {
     std::vector<std::string> faults;
+    if (config.run.watchdog_s <= 0) { faults.push_back("run.watchdog must be above 0"); }
     const RunConfig::Train& train = config.train;
     const int lengths = (train.tokens > 0 ? 1 : 0) + (train.steps > 0 ? 1 : 0) + (train.epochs > 0 ? 1 : 0);
     if (lengths == 0) { faults.push_back("the run has no length. set one of tokens, steps, epochs in [train]"); }

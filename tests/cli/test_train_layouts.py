@@ -159,3 +159,16 @@ def test_the_plan_is_never_below_what_was_measured(tools, make_run, ranks, layou
     estimate = subprocess.run([str(tools / "plimsoll-estimate"), "--config", str(root / "run.ini"), "--world", str(ranks), *layout,
                                "--json"], env=tool_environment(), capture_output=True, text=True, check=True)
     assert max(rank["peak_bytes"] for rank in json.loads(estimate.stdout)["ranks"]) == report["planned_bytes"]
+
+
+def test_a_rank_that_hangs_ends_the_job_with_what_is_waited_for(tools, make_run):
+    root, process = long_run(tools, make_run, "--tp", "2", "--watchdog", "3s")
+    begin = time.monotonic()
+    os.kill(rank_pids(process.pid)[1], signal.SIGSTOP)
+    _, stderr = process.communicate(timeout=60)
+    assert time.monotonic() - begin < 13
+    assert process.returncode != 0
+    assert re.search(r"plimsoll-train: rank 0 \(step \d+, in all_(reduce|gather) of '\w+' #\d+\): ", stderr), stderr
+    assert re.search(r"rank 1: step \d+|rank 1 \(.*step \d+", stderr), stderr
+    assert status(root)["state"] == "failed"
+    assert "rank 0 (step " in status(root)["reason"]

@@ -273,6 +273,8 @@ ExitCode run(const Options& options, const Invocation& invocation)
                 return dry_run(setup, log);
             });
     }
+    MpiOptions mpi;
+    mpi.watchdog_s = options.config.run.watchdog_s;
     return run_with_mpi(
         [&](Communicator& world)
         {
@@ -285,7 +287,8 @@ ExitCode run(const Options& options, const Invocation& invocation)
                     describe_run(log, setup);
                     return train(setup, rank, options, world, log);
                 });
-        });
+        },
+        mpi);
 }
 
 }  // namespace
