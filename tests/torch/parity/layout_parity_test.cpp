@@ -1,7 +1,6 @@
 // Every layout against one rank, over threads.
 
-#include "comm/thread_communicator.hpp"
-#include "torch/parity/parity_support.hpp"
+#include "torch/parity/parity_cases.hpp"
 
 using namespace plimsoll;
 using namespace plimsoll::test;
@@ -9,50 +8,9 @@ using namespace plimsoll::test;
 namespace
 {
 
-struct Case
-{
-    const char* model;
-    std::int64_t dp, tp, pp, accumulation;
-    int zero;
-};
-
-std::string text_of(const Case& c)
-{
-    return fmt::format("{} dp {} tp {} pp {} accumulation {} zero {}", c.model, c.dp, c.tp, c.pp, c.accumulation, c.zero);
-}
-
-ModelSpec spec_of(const std::string& name)
-{
-    if (name == "gpt2") { return parity_gpt2(); }
-    if (name == "llama-gqa") { return parity_llama(4); }
-    if (name == "llama-mha") { return parity_llama(8); }
-    if (name == "llama-tied") { return parity_llama(2, true); }
-    return parity_qwen3(2);
-}
-
 void check(const Case& c, at::ScalarType dtype, std::int64_t steps = parity_steps)
 {
-    SCOPED_TRACE(text_of(c) + (dtype == at::kDouble ? " fp64" : " fp32"));
-    const ModelSpec spec = spec_of(c.model);
-    const ParityRecord& expected = one_rank(c.model, spec, dtype, steps);
-    const ParallelLayout layout = parity_layout(c.dp, c.tp, c.pp, c.accumulation, c.zero);
-    ASSERT_TRUE(validate(layout, spec, layout.world()).empty());
-    ParityRecord got;
-    run_ranks(layout.world(), [&](Communicator& world) { parity_body(world, spec, layout, dtype, steps, got); });
-    expect_parity(got, expected, dtype);
-}
-
-std::vector<Case> every_layout(const char* model, std::int64_t world)
-{
-    std::vector<Case> cases;
-    for (std::int64_t tp = 1; tp <= world; tp *= 2)
-    {
-        for (std::int64_t pp = 1; tp * pp <= world; pp *= 2)
-        {
-            for (const std::int64_t accumulation : {1, 3}) { cases.push_back({model, world / (tp * pp), tp, pp, accumulation, 1}); }
-        }
-    }
-    return cases;
+    check_layout(c, dtype, Waiting::plain, steps);
 }
 
 void check_all(const std::vector<Case>& cases)
