@@ -183,6 +183,34 @@ std::int64_t parse_bytes(std::string_view text)
     throw ConfigError(fmt::format("'{}' is not an amount of bytes (such as 80GiB, 512MiB or 1.5GB)", text));
 }
 
+std::int64_t parse_transfer_size(std::string_view text)
+{
+    std::string_view number = trim(text);
+    double factor = 1;
+    const std::size_t which = number.empty() ? std::string_view::npos : std::string_view("KMG").find(number.back());
+    if (which != std::string_view::npos)
+    {
+        factor = std::pow(1024.0, static_cast<double>(which + 1));
+        number.remove_suffix(1);
+    }
+    double amount = 0;
+    if (read_number(number, amount) && is_digit(number.back()))
+    {
+        const double bytes = amount * factor;
+        VALIDATE(amount >= 0 && bytes == std::floor(bytes) && bytes < 9.2e18, ConfigError,
+                 "'{}' is not a whole number of bytes from 0 to 8 EiB", text);
+        return static_cast<std::int64_t>(bytes);
+    }
+    try
+    {
+        return parse_bytes(text);
+    }
+    catch (const ConfigError&)
+    {
+        throw ConfigError(fmt::format("'{}' is not a size (such as 8, 64K, 1M or 2G; these are powers of two)", text));
+    }
+}
+
 double parse_duration(std::string_view text)
 {
     const std::string_view all = trim(text);

@@ -40,6 +40,8 @@ struct RelativeValue
 std::int64_t parse_count(std::string_view text);
 /// Bytes; a unit is needed: B, KiB MiB GiB TiB (powers of two) or kB MB GB TB (powers of ten).
 std::int64_t parse_bytes(std::string_view text);
+/// Bytes as benchmarks write them: "8", "64K", "1M", "2G" in powers of two; a full unit ("64KiB", "1MB") as parse_bytes().
+std::int64_t parse_transfer_size(std::string_view text);
 /// Seconds from "45s", "30min", "1.5h", "1h30min" or "H:MM:SS"; a unit is needed.
 double parse_duration(std::string_view text);
 /// Finite number: "0.1", "6e-4", "2%" is refused.

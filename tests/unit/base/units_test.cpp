@@ -183,3 +183,25 @@ TEST(Units, ClocksCarry)
     EXPECT_EQ(format_clock_hours(64), "0:01:04");
     EXPECT_EQ(format_clock_hours(360000), "100:00:00");
 }
+
+TEST(Units, TransferSizesArePowersOfTwo)
+{
+    EXPECT_EQ(parse_transfer_size("8"), 8);
+    EXPECT_EQ(parse_transfer_size("1K"), 1024);
+    EXPECT_EQ(parse_transfer_size("64M"), 67108864);
+    EXPECT_EQ(parse_transfer_size("2G"), 2147483648);
+    EXPECT_EQ(parse_transfer_size("1.5K"), 1536);
+    EXPECT_EQ(parse_transfer_size("64KiB"), 65536);
+    EXPECT_EQ(parse_transfer_size("1MB"), 1000000);
+    EXPECT_EQ(parse_transfer_size("0"), 0);
+    for (const char* text : {"", "K", "1T", "x", "1KK", "1 2"})
+    {
+        expect_error<ConfigError>([&] { parse_transfer_size(text); },
+                                  "'" + std::string(text) + "' is not a size (such as 8, 64K, 1M or 2G; these are powers of two)");
+    }
+    for (const char* text : {"0.3K", "-1", "1.5", "1e30G"})
+    {
+        expect_error<ConfigError>([&] { parse_transfer_size(text); },
+                                  "'" + std::string(text) + "' is not a whole number of bytes from 0 to 8 EiB");
+    }
+}
