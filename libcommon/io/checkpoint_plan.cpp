@@ -25,6 +25,11 @@ struct Piece
     std::int64_t writer = 0;
 };
 
+std::int64_t num_files(std::int64_t num_ranks, std::int64_t ranks_per_file)
+{
+    return (num_ranks + ranks_per_file - 1) / ranks_per_file;
+}
+
 std::unordered_map<std::string, std::size_t> number_names(const std::vector<std::vector<CheckpointBox>>& held,
                                                           std::vector<std::string>& names)
 {
@@ -113,14 +118,22 @@ std::vector<CheckpointTensor> check_tensors(const std::vector<Piece>& pieces)
     return tensors;
 }
 
-void choose_writers(std::vector<Piece>& pieces, std::size_t num_ranks)
+void choose_writers(std::vector<Piece>& pieces, std::int64_t num_ranks, std::int64_t ranks_per_file)
 {
-    std::vector<std::int64_t> load(num_ranks, 0);
+    std::vector<std::int64_t> load(static_cast<std::size_t>(num_ranks), 0);
+    std::vector<std::int64_t> file_load(static_cast<std::size_t>(num_files(num_ranks, ranks_per_file)), 0);
+    const auto take = [&](const Piece& piece)
+    {
+        load[static_cast<std::size_t>(piece.writer)] += piece.bytes;
+        file_load[static_cast<std::size_t>(piece.writer / ranks_per_file)] += piece.bytes;
+    };
+    const auto busyness = [&](std::int64_t rank)
+    { return std::make_pair(load[static_cast<std::size_t>(rank)], file_load[static_cast<std::size_t>(rank / ranks_per_file)]); };
     std::vector<Piece*> shared;
     for (Piece& piece : pieces)
     {
         piece.writer = piece.holders[0];
-        if (piece.holders.size() == 1) { load[static_cast<std::size_t>(piece.writer)] += piece.bytes; }
+        if (piece.holders.size() == 1) { take(piece); }
         else { shared.push_back(&piece); }
     }
     std::stable_sort(shared.begin(), shared.end(), [](const Piece* a, const Piece* b) { return a->bytes > b->bytes; });
@@ -128,17 +141,15 @@ void choose_writers(std::vector<Piece>& pieces, std::size_t num_ranks)
     {
         for (const std::int64_t rank : piece->holders)
         {
-            if (load[static_cast<std::size_t>(rank)] < load[static_cast<std::size_t>(piece->writer)]) { piece->writer = rank; }
+            if (busyness(rank) < busyness(piece->writer)) { piece->writer = rank; }
         }
-        load[static_cast<std::size_t>(piece->writer)] += piece->bytes;
+        take(*piece);
     }
 }
 
 std::vector<FilePlan> distribute(const std::vector<Piece>& pieces, std::int64_t num_ranks, std::int64_t ranks_per_file)
 {
-    if (ranks_per_file == 0) { ranks_per_file = (num_ranks + max_default_files - 1) / max_default_files; }
-    EXPECT(ranks_per_file > 0);
-    std::vector<FilePlan> groups(static_cast<std::size_t>((num_ranks + ranks_per_file - 1) / ranks_per_file));
+    std::vector<FilePlan> groups(static_cast<std::size_t>(num_files(num_ranks, ranks_per_file)));
     for (std::size_t k = 0; k < groups.size(); ++k) { groups[k].creator = static_cast<std::int64_t>(k) * ranks_per_file; }
     for (const Piece& piece : pieces)
     {
@@ -164,8 +175,11 @@ StepPlan plan_step(const std::vector<std::vector<CheckpointBox>>& held, std::int
     const auto numbers = number_names(held, plan.names);
     std::vector<Piece> pieces = collect_pieces(held, numbers);
     plan.tensors = check_tensors(pieces);
-    choose_writers(pieces, held.size());
-    plan.files = distribute(pieces, static_cast<std::int64_t>(held.size()), ranks_per_file);
+    const auto num_ranks = static_cast<std::int64_t>(held.size());
+    if (ranks_per_file == 0) { ranks_per_file = (num_ranks + max_default_files - 1) / max_default_files; }
+    EXPECT(ranks_per_file > 0);
+    choose_writers(pieces, num_ranks, ranks_per_file);
+    plan.files = distribute(pieces, num_ranks, ranks_per_file);
     return plan;
 }
 

@@ -30,7 +30,7 @@ struct StepPlan
 constexpr std::int64_t max_default_files = 64;
 
 /// `held`: the boxes of each rank. Equal boxes on several ranks are replicas: one of them writes, the one with the least to
-/// write so far (the largest boxes choose first; the lowest rank on a tie). `ranks_per_file` 0: chosen (max_default_files).
+/// write so far (the largest boxes choose first; on a tie the rank whose file holds least, then the lowest). `ranks_per_file` 0: chosen (max_default_files).
 /// @throws InternalError when boxes overlap, leave elements out, or differ in a tensor's type or shape
 StepPlan plan_step(const std::vector<std::vector<CheckpointBox>>& held, std::int64_t ranks_per_file);
 

@@ -113,7 +113,6 @@ H5Handle file_access(H5File::Access access, const H5CreateOptions* options)
 H5Handle link_creation()
 {
     H5Handle list(check(H5Pcreate(H5P_LINK_CREATE), "link", "set up"), H5Pclose);
-    check(H5Pset_create_intermediate_group(list.id(), 1), "link", "set up");
     check(H5Pset_char_encoding(list.id(), H5T_CSET_UTF8), "link", "set up");
     return list;
 }
@@ -332,12 +331,32 @@ H5Group H5File::group(const std::string& path) const
 H5Group H5File::create_group(const std::string& path)
 {
     const Session session;
+    make_parents(path);
+    return make_group(path);
+}
+
+H5Group H5File::make_group(const std::string& path)
+{
     const H5Handle links = link_creation();
     const H5Handle creation(check(H5Pcreate(H5P_GROUP_CREATE), where(path), "create"), H5Pclose);
     check(H5Pset_link_creation_order(creation.id(), H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED), where(path), "create");
     check(H5Pset_obj_track_times(creation.id(), false), where(path), "create");
-    return H5Group(H5Handle(check(H5Gcreate2(handle_.id(), path.c_str(), links.id(), creation.id(), H5P_DEFAULT),
-                                  where(path), "create"), H5Gclose), where(path));
+    H5Handle id(check(H5Gcreate2(handle_.id(), path.c_str(), links.id(), creation.id(), H5P_DEFAULT), where(path), "create"),
+                H5Gclose);
+    groups_.insert(path);
+    return H5Group(std::move(id), where(path));
+}
+
+// Groups that the library makes on the way carry the time of day: the same content would not have the same bytes.
+void H5File::make_parents(const std::string& path)
+{
+    for (std::size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1))
+    {
+        const std::string parent = path.substr(0, slash);
+        if (groups_.count(parent) > 0) { continue; }
+        if (exists(parent)) { groups_.insert(parent); }
+        else { make_group(parent); }
+    }
 }
 
 bool H5File::exists(const std::string& path) const
@@ -356,6 +375,7 @@ bool H5File::exists(const std::string& path) const
 
 H5Dataset H5File::make_dataset(const std::string& path, std::int64_t type, const std::vector<std::int64_t>& dims)
 {
+    make_parents(path);
     const H5Handle creation(check(H5Pcreate(H5P_DATASET_CREATE), where(path), "create"), H5Pclose);
     check(H5Pset_layout(creation.id(), H5D_CONTIGUOUS), where(path), "create");
     check(H5Pset_alloc_time(creation.id(), H5D_ALLOC_TIME_EARLY), where(path), "create");

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -170,10 +171,13 @@ class H5File
 
   private:
     H5File(H5Handle handle, std::string path) : handle_(std::move(handle)), path_(std::move(path)) {}
+    H5Group make_group(const std::string& path);
+    void make_parents(const std::string& path);
     H5Dataset make_dataset(const std::string& path, std::int64_t type, const std::vector<std::int64_t>& dims);
     std::string where(const std::string& object) const;
     H5Handle handle_;
     std::string path_;
+    std::set<std::string> groups_; ///< known to exist
 };
 
 }  // namespace plimsoll

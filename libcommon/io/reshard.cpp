@@ -80,7 +80,7 @@ void check_tensors(const Manifest& manifest, const ModelSpec& model, const std::
 
 void check_layout(const ParallelLayout& layout, const ModelSpec& model)
 {
-    VALIDATE(layout.zero_stage <= 2, UsageError, "zero {} is not available in this version (only zero 0 1 2)", layout.zero_stage);
+    VALIDATE(layout.zero_stage <= 2, UsageError, "zero {} is not available in this version (only zero 0 or 1 or 2)", layout.zero_stage);
     ParallelLayout shape = layout;
     shape.micro_batch = 1;
     shape.global_batch = layout.dp;

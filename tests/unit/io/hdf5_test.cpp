@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -133,6 +134,23 @@ TEST(H5File, LeakedObjectDoesNotKeepTheFileOpen)
     file.close();
     H5File again = H5File::create(dir / "x.h5");
     again.close();
+}
+
+// Groups that are made on the way to an object included.
+TEST(H5File, SameContentHasTheSameBytesAtAnyTimeOfDay)
+{
+    const TempDir dir;
+    const auto make = [&](const std::string& path) {
+        H5File file = H5File::create(path);
+        file.create_dataset("/optim/exp_avg/w/0", Dtype::f32, {3}).write(std::vector<float>{1, 2, 3}.data());
+        file.create_group("/model/a/b").set_attribute("step", std::int64_t{7});
+        file.create_dataset("/model/a/c/0", Dtype::i64, {});
+        file.close();
+    };
+    make(dir / "one");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // HDF5 counts seconds
+    make(dir / "two");
+    EXPECT_EQ(read_text_file(dir / "one"), read_text_file(dir / "two"));
 }
 
 TEST(H5Object, AttributesKeepTypeAndValue)
