@@ -1,7 +1,8 @@
 """Looks at what each built binary links. link_scan.py BIN_DIR LIB_DIR prints one line for each binary and its faults.
 
-A tool that runs no model loads neither LibTorch nor CUDA, NCCL or MPI. Nothing but the plug-ins names CUDA, NCCL or
-libtorch_cuda itself (LibTorch's CPU library brings the CUDA runtime of its wheel along). A layer links layers above it only.
+A tool that runs no model loads neither LibTorch nor CUDA or NCCL, and MPI only if several ranks may run it. Nothing but the
+plug-ins names CUDA, NCCL or libtorch_cuda itself (LibTorch's CPU library brings the CUDA runtime of its wheel along). A
+layer links layers above it only.
 """
 
 import glob
@@ -10,10 +11,11 @@ import re
 import subprocess
 import sys
 
-from layers import LAYERS, MODEL_TOOLS
+from layers import LAYERS, MODEL_TOOLS, MPI_TOOLS
 
 CUDA = re.compile(r"lib(torch_cuda|c10_cuda|cuda|cudart|cupti|nccl|cublas|cudnn)\b")
-HEAVY = re.compile(r"lib(torch|c10|cuda|cudart|cupti|nccl|mpi|mpich)\w*\b")
+HEAVY = re.compile(r"lib(torch|c10|cuda|cudart|cupti|nccl)\w*\b")
+MPI = re.compile(r"lib(mpi|mpich)\w*\b")
 
 
 def needed(path):
@@ -36,10 +38,10 @@ def tool_faults(path):
     for library in needed(path):
         if CUDA.match(library):
             yield f"{name}: links {library}"
-    if name.removeprefix("plimsoll-") not in MODEL_TOOLS:
-        for library in everything:
-            if HEAVY.match(library):
-                yield f"{name}: loads {library}"
+    tool = name.removeprefix("plimsoll-")
+    for library in everything:
+        if (HEAVY.match(library) and tool not in MODEL_TOOLS) or (MPI.match(library) and tool not in MPI_TOOLS):
+            yield f"{name}: loads {library}"
 
 
 def layer_faults(path):

@@ -57,7 +57,7 @@ def test_help_is_quick_and_names_the_commands(run):
 
 def test_links_no_torch_and_no_cuda(tools):
     libraries = subprocess.run(["ldd", tools / "plimsoll-reshard"], capture_output=True, text=True, check=True).stdout
-    assert "torch" not in libraries and "libcuda" not in libraries and "libmpi" not in libraries
+    assert "torch" not in libraries and "libcuda" not in libraries
 
 
 def test_inspect_shows_header_scalars_and_tree(run, root):

@@ -1,6 +1,9 @@
 // Makes small checkpoints and safetensors files with known content for the command line tests, and measures rates.
 //
 //     make-checkpoint steps ROOT PARTS STEP...   a few tensors of each state, the largest cut into PARTS boxes
+//     make-checkpoint layout ROOT STEP MODEL TP PP DP ZERO [mixed]
+//                                                a model (llama, tied, gpt2, tiniest or a config.json) as a run of that layout
+//                                                saves it; mixed: bf16 with master weights
 //     make-checkpoint types ROOT                 step 1: element k of tensor "f32", "bf16", ... of shape [3, 5] is k - 4
 //     make-checkpoint safetensors FILE           the same values in F32, F64, BF16, F16, I32, I64
 //     make-checkpoint read FILE NAME             prints dtype, shape and the raw bytes of a tensor in hex
@@ -17,6 +20,7 @@
 #include "io/direct_file.hpp"
 #include "io/file.hpp"
 #include "io/safetensors.hpp"
+#include "support/layout_checkpoint.hpp"
 #include "support/synthetic_checkpoint.hpp"
 
 namespace
@@ -186,6 +190,24 @@ void measure(const std::string& root, std::int64_t gib)
     }
 }
 
+std::string config_of(const std::string& model)
+{
+    if (model == "llama") { return small_llama_config(); }
+    if (model == "tied") { return small_llama_config(true); }
+    if (model == "gpt2") { return small_gpt2_config(); }
+    if (model == "tiniest") { return tiniest_config(); }
+    return read_text_file(model);
+}
+
+void make_layout(const std::vector<std::string>& arguments)
+{
+    const auto number = [&](std::size_t k) { return std::stoll(arguments[k]); };
+    const ParallelLayout layout = degrees(number(4), number(5), number(6), static_cast<int>(number(7)));
+    const bool is_mixed = arguments.size() > 8 && arguments[8] == "mixed";
+    std::puts(save_in_layout(arguments[1], number(2), config_of(arguments[3]), layout, is_mixed ? mixed_states() : adam_states())
+                  .c_str());
+}
+
 int run(const std::vector<std::string>& arguments)
 {
     const std::string command = arguments.empty() ? "" : arguments[0];
@@ -196,6 +218,7 @@ int run(const std::vector<std::string>& arguments)
             std::puts(save_synthetic(arguments[1], std::stoll(arguments[k]), small_boxes(std::stoll(arguments[2]))).path.c_str());
         }
     }
+    else if (command == "layout" && arguments.size() >= 8) { make_layout(arguments); }
     else if (command == "types" && arguments.size() == 2) { make_types(arguments[1]); }
     else if (command == "safetensors" && arguments.size() == 2) { make_safetensors(arguments[1]); }
     else if (command == "read" && arguments.size() == 3) { read_safetensors(arguments[1], arguments[2]); }

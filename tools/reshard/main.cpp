@@ -1,4 +1,4 @@
-// plimsoll-reshard: what is in a checkpoint, and whether all of it is sound.
+// plimsoll-reshard: a checkpoint in another layout; what is in one, and whether all of it is sound.
 
 #include <cstdio>
 
@@ -6,9 +6,10 @@
 #include "base/log.hpp"
 #include "base/progress.hpp"
 #include "base/run_tool.hpp"
+#include "choose_step.hpp"
 #include "io/checkpoint.hpp"
-#include "io/file.hpp"
 #include "report.hpp"
+#include "rewrite.hpp"
 
 namespace
 {
@@ -32,31 +33,11 @@ void add_step(OptionSet& options, Options& o)
     options.add_count("", "step", o.step, "this step of a directory with several").value_name("N").shown_default("the newest").range(-1);
 }
 
-/// The step directory that the user means. @throws IoError, UsageError when there is none
-std::string choose_step(const std::string& dir, const Options& o, std::vector<std::string>& warnings)
-{
-    VALIDATE(path_exists(dir), IoError, "cannot open '{}' (no such file or directory)", dir);
-    VALIDATE(is_directory(dir), UsageError, "'{}' is a file, not the directory of a checkpoint", dir);
-    if (o.step < 0)
-    {
-        const std::string found = find_checkpoint(dir, &warnings);
-        VALIDATE(!found.empty(), UsageError, "no checkpoint in '{}' (no committed step)", dir);
-        return found;
-    }
-    for (const std::string& root : {dir, dir + "/ckpt"})
-    {
-        if (path_exists(step_path(root, o.step))) { return step_path(root, o.step); }
-    }
-    const std::string root = is_directory(dir + "/ckpt") ? dir + "/ckpt" : dir;
-    throw UsageError(fmt::format("no step {} in '{}'. committed steps: {}", o.step, dir,
-                                 fmt::join(committed_steps(root), " ")));
-}
-
 ExitCode run_inspect(const Options& o, const std::string& dir)
 {
     Log log(stderr);
     std::vector<std::string> warnings;
-    const CheckpointReader reader(choose_step(dir, o, warnings));
+    const CheckpointReader reader(choose_step(dir, o.step, warnings));
     for (const std::string& warning : warnings) { log.warning(warning); }
     print(o.tensor.empty() ? inspect_report(reader, o.output()) : tensor_report(reader, o.tensor, o.output()));
     return ExitCode::done;
@@ -77,7 +58,7 @@ VerifyReport verify(const std::string& path, const std::string& level)
 ExitCode run_verify(const Options& o, const Invocation& invocation)
 {
     std::vector<std::string> warnings;
-    const std::string path = choose_step(invocation.positionals[0], o, warnings);
+    const std::string path = choose_step(invocation.positionals[0], o.step, warnings);
     VerifyReport report = verify(path, o.level);
     // A newer step that had to be skipped is a fault of what the user asked about.
     report.faults.insert(report.faults.begin(), warnings.begin(), warnings.end());
@@ -130,9 +111,10 @@ Command verify_command(Options& o)
 int main(int argc, char** argv)
 {
     Options o;
+    RewriteOptions rewrite;
     ToolSpec tool;
     tool.name = "plimsoll-reshard";
-    tool.summary = "looks into checkpoints and verifies them";
-    tool.commands = {inspect_command(o), verify_command(o)};
+    tool.summary = "writes a checkpoint in another layout; looks into checkpoints and verifies them";
+    tool.commands = {rewrite_command(rewrite), inspect_command(o), verify_command(o)};
     return run_tool(argc, argv, tool);
 }
