@@ -142,7 +142,7 @@ void add_facts(RunFacts& facts, const RunSummary& run)
                            run.total_steps > 0 ? fmt::format("{:.0f} %", 100.0 * static_cast<double>(run.last_step) /
                                                                              static_cast<double>(run.total_steps))
                                                : ""});
-    facts.facts.push_back({"tokens", format_count(static_cast<double>(run.tokens)), ""});
+    facts.facts.push_back({"tokens", run.tokens > 0 ? format_count(static_cast<double>(run.tokens)) : "-", ""});
     facts.facts.push_back(
         {"loss", loss_text(run.loss.last_value()),
          fmt::format("first {} at step {}", loss_text(run.loss.first_value()), format_grouped(run.first_step))});
