@@ -25,7 +25,7 @@ void declare(plimsoll::OptionSet& options, Options& o)
 {
     options.add_paths("", "input", o.inputs, "text to read; globs expand");
     options.add_path("", "out", o.out, "where to write").value_name("DIR");
-    options.add_bytes("", "memory-limit", o.limit, "of a rank").range(0);
+    options.add_bytes("", "budget", o.limit, "of a rank").range(0);
     options.add_flag("", "dry-run", o.dry_run, "checks everything and ends");
     options.add_choice("", "fail", o.fail,
                        {"usage", "io", "numeric", "interrupted", "internal", "memory", "standard", "other"},
