@@ -52,13 +52,17 @@ struct Place
     int size = 1;
 };
 
+// Tags: 0 for messages of the caller, then collectives in turn, then the making of groups. MPI promises up to 32767.
+constexpr std::int64_t num_tags = 32000;
+constexpr int group_tag = 32001;
+
 /// A collective; messages of different ones carry different tags.
-class Collective : public Operation
+class Collective : public MessageOperation
 {
   public:
-    Collective(const Place& place, const char* name, std::int64_t sequence)
-        : Operation(*place.engine, place.watchdog, name, -1, sequence), place_(place),
-          tag_(static_cast<int>(1 + sequence % 32000))
+    Collective(const Place& place, const char* what, std::int64_t which)
+        : MessageOperation(*place.engine, place.watchdog, what, -1, which), place_(place),
+          tag_(static_cast<int>(1 + which % num_tags))
     {
     }
 
@@ -80,8 +84,8 @@ class Collective : public Operation
 class SmallGather : public Collective
 {
   public:
-    SmallGather(const Place& place, const char* name, std::int64_t sequence, const void* mine, std::int64_t bytes)
-        : Collective(place, name, sequence), bytes_(bytes), blocks_(static_cast<std::size_t>(bytes * size()))
+    SmallGather(const Place& place, const char* what, std::int64_t which, const void* mine, std::int64_t bytes)
+        : Collective(place, what, which), bytes_(bytes), blocks_(static_cast<std::size_t>(bytes * size()))
     {
         if (bytes > 0) { std::memcpy(blocks_.data(), mine, static_cast<std::size_t>(bytes)); }
     }
@@ -114,8 +118,8 @@ class SmallGather : public Collective
 class SmallAllGather final : public SmallGather
 {
   public:
-    SmallAllGather(const Place& place, std::int64_t sequence, const BufferView& input, const BufferView& output)
-        : SmallGather(place, "all_gather", sequence, input.data, input.bytes()), output_(static_cast<char*>(output.data))
+    SmallAllGather(const Place& place, std::int64_t which, const BufferView& input, const BufferView& output)
+        : SmallGather(place, "all_gather", which, input.data, input.bytes()), output_(static_cast<char*>(output.data))
     {
     }
 
@@ -135,8 +139,8 @@ class SmallAllGather final : public SmallGather
 class SmallAllReduce final : public SmallGather
 {
   public:
-    SmallAllReduce(const Place& place, std::int64_t sequence, const BufferView& data, ReduceOp op)
-        : SmallGather(place, "all_reduce", sequence, data.data, data.bytes()), data_(data), op_(op)
+    SmallAllReduce(const Place& place, std::int64_t which, const BufferView& data, ReduceOp op)
+        : SmallGather(place, "all_reduce", which, data.data, data.bytes()), data_(data), op_(op)
     {
     }
 
@@ -157,8 +161,8 @@ class SmallAllReduce final : public SmallGather
 class ChunkedReduction : public Collective
 {
   public:
-    ChunkedReduction(const Place& place, const char* name, std::int64_t sequence, Dtype dtype, ReduceOp op)
-        : Collective(place, name, sequence), dtype_(dtype), op_(op), buffer_(scratch().take())
+    ChunkedReduction(const Place& place, const char* what, std::int64_t which, Dtype dtype, ReduceOp op)
+        : Collective(place, what, which), dtype_(dtype), op_(op), buffer_(scratch().take())
     {
     }
     ~ChunkedReduction() override { scratch().put(std::move(buffer_)); }
@@ -195,8 +199,8 @@ class ChunkedReduction : public Collective
 class LargeAllReduce final : public ChunkedReduction
 {
   public:
-    LargeAllReduce(const Place& place, std::int64_t sequence, const BufferView& data, ReduceOp op)
-        : ChunkedReduction(place, "all_reduce", sequence, data.dtype, op), data_(static_cast<char*>(data.data)),
+    LargeAllReduce(const Place& place, std::int64_t which, const BufferView& data, ReduceOp op)
+        : ChunkedReduction(place, "all_reduce", which, data.dtype, op), data_(static_cast<char*>(data.data)),
           count_(data.count), slot_elements_(largest_slot()), chunk_elements_(slot_elements_ * size()),
           num_chunks_((count_ + chunk_elements_ - 1) / chunk_elements_)
     {
@@ -257,8 +261,8 @@ class LargeAllReduce final : public ChunkedReduction
 class ReduceScatter final : public ChunkedReduction
 {
   public:
-    ReduceScatter(const Place& place, std::int64_t sequence, const BufferView& input, const BufferView& output)
-        : ChunkedReduction(place, "reduce_scatter", sequence, input.dtype, ReduceOp::sum),
+    ReduceScatter(const Place& place, std::int64_t which, const BufferView& input, const BufferView& output)
+        : ChunkedReduction(place, "reduce_scatter", which, input.dtype, ReduceOp::sum),
           input_(static_cast<const char*>(input.data)), output_(static_cast<char*>(output.data)), count_(output.count),
           chunk_elements_(largest_slot()),
           num_chunks_((count_ + chunk_elements_ - 1) / chunk_elements_)
@@ -307,8 +311,8 @@ class ReduceScatter final : public ChunkedReduction
 class LargeAllGather final : public Collective
 {
   public:
-    LargeAllGather(const Place& place, std::int64_t sequence, const BufferView& input, const BufferView& output)
-        : Collective(place, "all_gather", sequence), input_(static_cast<const char*>(input.data)),
+    LargeAllGather(const Place& place, std::int64_t which, const BufferView& input, const BufferView& output)
+        : Collective(place, "all_gather", which), input_(static_cast<const char*>(input.data)),
           output_(static_cast<char*>(output.data)), bytes_(input.bytes())
     {
     }
@@ -338,8 +342,8 @@ class LargeAllGather final : public Collective
 class Broadcast final : public Collective
 {
   public:
-    Broadcast(const Place& place, std::int64_t sequence, const BufferView& data, int root)
-        : Collective(place, "broadcast", sequence), data_(data), root_(root), place_in_tree_((rank() - root + size()) % size())
+    Broadcast(const Place& place, std::int64_t which, const BufferView& data, int root)
+        : Collective(place, "broadcast", which), data_(data), root_(root), place_in_tree_((rank() - root + size()) % size())
     {
     }
 
@@ -372,12 +376,12 @@ class Broadcast final : public Collective
     int round_ = 0;
 };
 
-class Message final : public Operation
+class Message final : public MessageOperation
 {
   public:
     enum class Way { send, recv };
-    Message(const Place& place, Way way, const BufferView& data, std::int64_t peer, std::int64_t sequence)
-        : Operation(*place.engine, place.watchdog, way == Way::send ? "send to" : "recv from", peer, sequence),
+    Message(const Place& place, Way way, const BufferView& data, std::int64_t peer, std::int64_t which)
+        : MessageOperation(*place.engine, place.watchdog, way == Way::send ? "send to" : "recv from", peer, which),
           comm_(place.comm), way_(way), data_(data), peer_(static_cast<int>(peer))
     {
     }
@@ -397,6 +401,34 @@ class Message final : public Operation
     BufferView data_;
     int peer_;
     bool posted_ = false;
+};
+
+/// Holds the members of a group to be back until all are there (dissemination): MPI's own call blocks and spins.
+class GroupMeeting final : public MessageOperation
+{
+  public:
+    /// `ranks`: in `place.comm`, `own` of them this one
+    GroupMeeting(const Place& place, std::vector<int> ranks, int own)
+        : MessageOperation(*place.engine, place.watchdog, "making of a group", -1, 0), comm_(place.comm),
+          ranks_(std::move(ranks)), own_(own)
+    {
+    }
+
+  private:
+    bool next_round() override
+    {
+        const int num = static_cast<int>(ranks_.size());
+        if (distance_ >= num) { return false; }
+        post_send(comm_, nullptr, 0, ranks_[static_cast<std::size_t>((own_ + distance_) % num)], group_tag);
+        post_recv(comm_, nullptr, 0, ranks_[static_cast<std::size_t>((own_ - distance_ + num) % num)], group_tag);
+        distance_ *= 2;
+        return true;
+    }
+
+    MPI_Comm comm_;
+    std::vector<int> ranks_;
+    int own_;
+    int distance_ = 1;
 };
 
 class MpiCommunicator final : public Communicator
@@ -477,7 +509,9 @@ class MpiCommunicator final : public Communicator
             group_ranks.push_back(static_cast<int>(member));
             members.push_back(members_[static_cast<std::size_t>(member)]);
         }
-        EXPECT(std::find(ranks.begin(), ranks.end(), rank()) != ranks.end());
+        const auto own = std::find(ranks.begin(), ranks.end(), rank());
+        EXPECT(own != ranks.end());
+        start(std::make_shared<GroupMeeting>(place_, group_ranks, static_cast<int>(own - ranks.begin()))).synchronize();
         MPI_Group mine = MPI_GROUP_NULL, wanted = MPI_GROUP_NULL;
         MPI_Comm comm = MPI_COMM_NULL;
         check(MPI_Comm_group(place_.comm, &mine), "MPI_Comm_group");

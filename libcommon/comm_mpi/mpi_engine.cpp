@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <exception>
 #include <thread>
 
 #include "base/error.hpp"
@@ -16,21 +15,12 @@ namespace plimsoll::mpi
 namespace
 {
 
-constexpr std::int64_t largest_message = std::int64_t{1} << 30;
-constexpr auto progress_time = std::chrono::microseconds(50);
+constexpr std::int64_t millisecond_ns = 1000000;
 
-/// Idle rounds: first test again at once, then let others run, then sleep: ranks may outnumber cores.
-void rest(int idle)
+std::int64_t now_ns()
 {
-    constexpr int num_spins = 20;
-    constexpr int num_yields = 200;
-    if (idle < num_spins) { return; }
-    if (idle < num_yields)
-    {
-        ::sched_yield();
-        return;
-    }
-    std::this_thread::sleep_for(std::chrono::microseconds(std::min(20 * (idle - num_yields + 1), 500)));
+    const auto since = std::chrono::steady_clock::now().time_since_epoch();
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
 }
 
 }  // namespace
@@ -46,142 +36,94 @@ void check(int code, const char* what)
     throw CommError(fmt::format("{} failed ({})", what, words));
 }
 
-void Operation::finish() { engine_.wait(*this); }
-
-void Operation::abandon() noexcept
+Engine::Engine(std::int64_t rank, std::shared_ptr<RankBoard> board, std::int64_t local_ranks, double watchdog_seconds,
+               std::int64_t largest_message)
+    : OperationQueue(rank, board->activity(rank)), board_(std::move(board)), watchdog_seconds_(watchdog_seconds),
+      largest_message_(largest_message),
+      num_spins_(local_ranks <= static_cast<std::int64_t>(std::thread::hardware_concurrency()) ? 500 : 10)
 {
-    std::string text;
-    if (std::uncaught_exceptions() == 0)
-    {
-        // The buffers are about to go while others need them: complete it, and say so where an exception can be thrown.
-        try
-        {
-            text = fmt::format("{} of '{}' #{} was never waited for", name_, watchdog_->group(), sequence_);
-            engine_.wait(*this);
-        }
-        catch (const std::exception&)
-        {
-            is_done_ = false;
-        }
-    }
-    // What was posted into the buffers is taken back; what is being sent cannot be: the job ends.
-    for (MPI_Request& request : requests_)
-    {
-        if (request == MPI_REQUEST_NULL) { continue; }
-        MPI_Cancel(&request);
-        MPI_Request_free(&request);
-    }
-    requests_.clear();
-    engine_.forget(*this, std::move(text));
+    EXPECT(largest_message >= 1 && largest_message < std::int64_t(1) << 31);
 }
 
-bool Operation::advance()
+/// Tests again at once while a core is its own, then lets others run, and sleeps in the end: what is waited for may take
+/// long. A large message moves in MPI's own fragments, which are no progress here: so it yields for milliseconds.
+void Engine::rest(int idle)
 {
-    if (is_done_) { return false; }
+    if (idle < num_spins_)
+    {
+        pause_cpu();
+        return;
+    }
+    const std::int64_t now = now_ns();
+    if (idle == num_spins_) { idle_since_ns_ = now; }
+    const std::int64_t idle_ns = now - idle_since_ns_;
+    if (idle_ns < 5 * millisecond_ns) { ::sched_yield(); }
+    else { std::this_thread::sleep_for(std::chrono::microseconds(idle_ns < 200 * millisecond_ns ? 20 : 500)); }
+}
+
+MessageOperation::MessageOperation(Engine& engine, std::shared_ptr<Watchdog> watches, const char* what, std::int64_t peer,
+                                   std::int64_t which)
+    : engine_(engine)
+{
+    watchdog = std::move(watches);
+    name = what;
+    number = peer;
+    sequence = which;
+}
+
+bool MessageOperation::advance()
+{
     if (!requests_.empty())
     {
         int all = 0;
-        check(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &all, MPI_STATUSES_IGNORE), name_);
+        check(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &all, MPI_STATUSES_IGNORE), name);
         if (all == 0) { return false; }
         requests_.clear();
+        is_receive_.clear();
     }
     // A round without a message is complete at once.
-    while (requests_.empty())
-    {
-        if (!next_round())
-        {
-            is_done_ = true;
-            return true;
-        }
-    }
+    while (requests_.empty() && !is_done) { is_done = !next_round(); }
     return true;
 }
 
-void Operation::post_send(MPI_Comm comm, const void* data, std::int64_t bytes, int peer, int tag)
+void MessageOperation::withdraw() noexcept
 {
-    for (std::int64_t at = 0; at == 0 || at < bytes; at += largest_message)
+    for (std::size_t i = 0; i < requests_.size(); ++i)
+    {
+        MPI_Request& request = requests_[i];
+        int done = 0;
+        if (request == MPI_REQUEST_NULL) { continue; }
+        if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done != 0) { continue; }
+        if (is_receive_[i]) { MPI_Cancel(&request); }
+        else { engine_.gave_up(); }
+        MPI_Request_free(&request);
+    }
+    requests_.clear();
+    is_receive_.clear();
+}
+
+void MessageOperation::post_send(MPI_Comm comm, const void* data, std::int64_t bytes, int peer, int tag)
+{
+    for (std::int64_t at = 0; at == 0 || at < bytes; at += engine_.largest_message())
     {
         MPI_Request request = MPI_REQUEST_NULL;
-        check(MPI_Isend(static_cast<const char*>(data) + at, static_cast<int>(std::min(bytes - at, largest_message)), MPI_BYTE,
-                        peer, tag, comm, &request),
-              name_);
+        const auto count = static_cast<int>(std::min(bytes - at, engine_.largest_message()));
+        check(MPI_Isend(static_cast<const char*>(data) + at, count, MPI_BYTE, peer, tag, comm, &request), name);
         requests_.push_back(request);
+        is_receive_.push_back(false);
     }
 }
 
-void Operation::post_recv(MPI_Comm comm, void* data, std::int64_t bytes, int peer, int tag)
+void MessageOperation::post_recv(MPI_Comm comm, void* data, std::int64_t bytes, int peer, int tag)
 {
-    for (std::int64_t at = 0; at == 0 || at < bytes; at += largest_message)
+    for (std::int64_t at = 0; at == 0 || at < bytes; at += engine_.largest_message())
     {
         MPI_Request request = MPI_REQUEST_NULL;
-        check(MPI_Irecv(static_cast<char*>(data) + at, static_cast<int>(std::min(bytes - at, largest_message)), MPI_BYTE, peer,
-                        tag, comm, &request),
-              name_);
+        const auto count = static_cast<int>(std::min(bytes - at, engine_.largest_message()));
+        check(MPI_Irecv(static_cast<char*>(data) + at, count, MPI_BYTE, peer, tag, comm, &request), name);
         requests_.push_back(request);
+        is_receive_.push_back(true);
     }
-}
-
-void Engine::enter() const
-{
-    if (!forgotten_.empty()) { throw InternalError(forgotten_); }
-}
-
-void Engine::issue(const std::shared_ptr<Operation>& operation)
-{
-    activity_->begin(operation->name(), operation->number(), operation->watchdog().group(), operation->sequence());
-    under_way_.push_back(operation);
-    operation->advance();
-}
-
-bool Engine::advance_all()
-{
-    bool moved = false;
-    for (std::size_t i = 0; i < under_way_.size();)
-    {
-        const std::shared_ptr<Operation> operation = under_way_[i];
-        moved = operation->advance() || moved;
-        if (operation->is_done()) { under_way_.erase(under_way_.begin() + static_cast<std::ptrdiff_t>(i)); }
-        else { ++i; }
-    }
-    return moved;
-}
-
-void Engine::wait(Operation& operation)
-{
-    Watchdog& watchdog = operation.watchdog();
-    activity_->begin(operation.name(), operation.number(), watchdog.group(), operation.sequence());
-    watchdog.start(operation.name(), operation.number(), operation.sequence());
-    int idle = 0;
-    while (!operation.is_done())
-    {
-        if (advance_all())
-        {
-            idle = 0;
-            continue;
-        }
-        if (operation.is_done()) { break; }
-        watchdog.check();
-        rest(idle++);
-    }
-    under_way_.erase(std::remove_if(under_way_.begin(), under_way_.end(),
-                                    [](const std::shared_ptr<Operation>& other) { return other->is_done(); }),
-                     under_way_.end());
-    activity_->end(operation.name(), operation.number(), watchdog.group(), operation.sequence());
-}
-
-void Engine::progress()
-{
-    if (under_way_.empty()) { return; }
-    const auto until = std::chrono::steady_clock::now() + progress_time;
-    while (advance_all() && !under_way_.empty() && std::chrono::steady_clock::now() < until) {}
-}
-
-void Engine::forget(const Operation& operation, std::string text) noexcept
-{
-    under_way_.erase(std::remove_if(under_way_.begin(), under_way_.end(),
-                                    [&](const std::shared_ptr<Operation>& other) { return other.get() == &operation; }),
-                     under_way_.end());
-    if (forgotten_.empty()) { forgotten_ = std::move(text); }
 }
 
 }  // namespace plimsoll::mpi

@@ -1,18 +1,15 @@
 #pragma once
-/// Operations of one MPI rank as rounds of messages, and the engine that moves them forward. Internal to comm_mpi.
+/// Operations of one MPI rank as rounds of messages. Internal to comm_mpi.
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #ifdef PLIMSOLL_WITH_MPI
 
 #include <mpi.h>
 
-#include "comm/communicator.hpp"
-#include "comm/rank_activity.hpp"
-#include "comm/watchdog.hpp"
+#include "comm/operation_queue.hpp"
 
 namespace plimsoll::mpi
 {
@@ -20,75 +17,57 @@ namespace plimsoll::mpi
 /// @throws CommError with MPI's own words
 void check(int code, const char* what);
 
-class Engine;
-
-/// An operation under way: rounds of sends and receives with work in between. Its thread only.
-class Operation : public Work::Operation
+/// One of a process; all its communicators share it.
+class Engine final : public OperationQueue
 {
   public:
-    Operation(Engine& engine, std::shared_ptr<Watchdog> watchdog, const char* name, std::int64_t number, std::int64_t sequence)
-        : engine_(engine), watchdog_(std::move(watchdog)), name_(name), number_(number), sequence_(sequence)
-    {
-    }
+    /// `largest_message`: bytes; MPI counts in int, so at most 2^31 - 1
+    Engine(std::int64_t rank, std::shared_ptr<RankBoard> board, std::int64_t local_ranks, double watchdog_seconds,
+           std::int64_t largest_message);
 
-    void finish() override;
-    void abandon() noexcept override;
+    const std::shared_ptr<RankBoard>& board() const { return board_; }
+    double watchdog_seconds() const { return watchdog_seconds_; }
+    std::int64_t largest_message() const { return largest_message_; }
 
-    /// Tests the messages of the round and goes on when they are there. Returns whether anything moved.
-    bool advance();
-    bool is_done() const { return is_done_; }
-    Watchdog& watchdog() { return *watchdog_; }
-    const char* name() const { return name_; }
-    std::int64_t number() const { return number_; }
-    std::int64_t sequence() const { return sequence_; }
+    /// Sends that were given up while MPI may still read their buffers: from then on MPI must not be used any more.
+    std::int64_t num_given_up() const { return num_given_up_; }
+    void gave_up() { ++num_given_up_; }
+
+  private:
+    void rest(int idle) override;
+
+    std::shared_ptr<RankBoard> board_;
+    double watchdog_seconds_;
+    std::int64_t largest_message_;
+    int num_spins_;
+    std::int64_t num_given_up_ = 0;
+    std::int64_t idle_since_ns_ = 0;
+};
+
+/// An operation under way: rounds of sends and receives with work in between.
+class MessageOperation : public Operation
+{
+  public:
+    /// `peer`: -1 unless it is a message; `which`: its number in the group
+    MessageOperation(Engine& engine, std::shared_ptr<Watchdog> watches, const char* what, std::int64_t peer,
+                     std::int64_t which);
+
+    /// Tests the messages of the round and goes on when they are there.
+    bool advance() override;
+    void withdraw() noexcept override;
 
   protected:
     /// Posts the messages of the next round, if any; false when the operation is complete. Called with no message under way.
     virtual bool next_round() = 0;
 
-    /// Any number of bytes, in messages of at most a gigabyte. In the order of calls per pair and tag.
+    /// Any number of bytes, in messages of at most largest_message(). In the order of calls per pair and tag.
     void post_send(MPI_Comm comm, const void* data, std::int64_t bytes, int peer, int tag);
     void post_recv(MPI_Comm comm, void* data, std::int64_t bytes, int peer, int tag);
 
   private:
     Engine& engine_;
-    std::shared_ptr<Watchdog> watchdog_;
-    const char* name_;
-    std::int64_t number_;
-    std::int64_t sequence_;
     std::vector<MPI_Request> requests_;
-    bool is_done_ = false;
-};
-
-/// One of a process; all its communicators share it.
-class Engine
-{
-  public:
-    Engine(std::shared_ptr<RankBoard> board, std::unique_ptr<RankActivity> activity, double watchdog_seconds)
-        : board_(std::move(board)), activity_(std::move(activity)), watchdog_seconds_(watchdog_seconds)
-    {
-    }
-
-    /// Before every call: @throws InternalError when an operation was not waited for
-    void enter() const;
-    void issue(const std::shared_ptr<Operation>& operation);
-    void wait(Operation& operation);
-    void progress();
-    /// Takes it off the list. `text` is not empty when nobody waited for it: enter() throws it.
-    void forget(const Operation& operation, std::string text) noexcept;
-
-    const std::shared_ptr<RankBoard>& board() const { return board_; }
-    RankActivity& activity() { return *activity_; }
-    double watchdog_seconds() const { return watchdog_seconds_; }
-
-  private:
-    bool advance_all();
-
-    std::shared_ptr<RankBoard> board_;
-    std::unique_ptr<RankActivity> activity_;
-    double watchdog_seconds_;
-    std::vector<std::shared_ptr<Operation>> under_way_;
-    std::string forgotten_;
+    std::vector<bool> is_receive_;  ///< of each request
 };
 
 }  // namespace plimsoll::mpi

@@ -47,6 +47,7 @@ class SharedSlots
         check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node), "MPI_Comm_split_type");
         check(MPI_Comm_size(node, &node_size), "MPI_Comm_size");
         check(MPI_Comm_rank(node, &node_rank), "MPI_Comm_rank");
+        num_local_ = node_size;
         void* mine = nullptr;
         check(MPI_Win_allocate_shared(sizeof(RankSlot), sizeof(RankSlot), MPI_INFO_NULL, node, &mine, &window_),
               "MPI_Win_allocate_shared");
@@ -74,10 +75,12 @@ class SharedSlots
     }
 
     const std::vector<RankSlot*>& slots() const { return slots_; }
+    std::int64_t num_local() const { return num_local_; }
     /// Collective.
     void free() { MPI_Win_free(&window_); }
 
   private:
+    std::int64_t num_local_ = 1;
     MPI_Win window_ = MPI_WIN_NULL;
     std::vector<RankSlot*> slots_;
 };
@@ -125,7 +128,7 @@ class Job
         check(MPI_Comm_dup(MPI_COMM_WORLD, &endings_comm_), "MPI_Comm_dup");
         SharedSlots slots;
         const auto board = std::make_shared<RankBoard>(slots.slots(), nullptr);
-        auto engine = std::make_shared<Engine>(board, board->activity(rank_), options_.watchdog_s);
+        auto engine = std::make_shared<Engine>(rank_, board, slots.num_local(), options_.watchdog_s, std::int64_t(1) << 30);
         check(MPI_Barrier(endings_comm_), "MPI_Barrier");
         Ending mine;
         run_body(body, engine, mine);
