@@ -23,7 +23,7 @@ void append_state(const FlatLayout& flat, const ParallelLayout& layout, const Me
             held.tensor.name = tensor.spec.name;
             held.tensor.dtype = type.dtype;
             held.tensor.shape = tensor.spec.shape;
-            for (OwnedBox& owned : boxes_of(flat, layout, coordinate, tensor.spec.name, kind))
+            for (OwnedBox& owned : boxes_of(unit, tensor, layout, coordinate, kind))
             {
                 held.box = std::move(owned.box);
                 boxes.push_back(held);

@@ -258,28 +258,34 @@ std::vector<OwnedBox> boxes_of(const FlatLayout& flat, const ParallelLayout& lay
                                const std::string& tensor, StateKind state)
 {
     const FlatTensor* found = flat.find(tensor);
+    if (found == nullptr) { return {}; }
+    return boxes_of(flat.unit_of(tensor), *found, layout, coordinate, state);
+}
+
+std::vector<OwnedBox> boxes_of(const FlatUnit& unit, const FlatTensor& tensor, const ParallelLayout& layout,
+                               const MeshCoordinate& coordinate, StateKind state)
+{
     std::vector<OwnedBox> owned;
-    if (found == nullptr) { return owned; }
     // Vocabulary padding lies behind the real rows, so that these are one run of the local storage.
-    const std::int64_t begin = found->offset;
-    const std::int64_t end = begin + found->box.num_elements();
+    const std::int64_t begin = tensor.offset;
+    const std::int64_t end = begin + tensor.box.num_elements();
     if (begin == end) { return owned; }
     if (state == StateKind::model || layout.zero_stage == 0)
     {
         OwnedBox whole;
         whole.local_offset = begin;
-        whole.box = found->box;
+        whole.box = tensor.box;
         owned.push_back(std::move(whole));
         return owned;
     }
-    const std::int64_t shard_elements = flat.unit_of(tensor).shard_elements;
+    const std::int64_t shard_elements = unit.shard_elements;
     const std::int64_t shard_begin = coordinate[MeshAxis::dp] * shard_elements;
     const std::int64_t from = std::max(begin, shard_begin);
     const std::int64_t to = std::min(end, shard_begin + shard_elements);
     std::int64_t local_offset = from - shard_begin;
-    for (Box& box : boxes_of_flat_range(found->box.shape, from - begin, to - begin))
+    for (Box& box : boxes_of_flat_range(tensor.box.shape, from - begin, to - begin))
     {
-        for (std::size_t dim = 0; dim < box.offset.size(); ++dim) { box.offset[dim] += found->box.offset[dim]; }
+        for (std::size_t dim = 0; dim < box.offset.size(); ++dim) { box.offset[dim] += tensor.box.offset[dim]; }
         OwnedBox part;
         part.local_offset = local_offset;
         local_offset += box.num_elements();

@@ -114,6 +114,9 @@ enum class StateKind
 /// tensor is at most 2n-1 boxes. Empty when this coordinate holds nothing of the tensor. `flat` is that of `coordinate`.
 std::vector<OwnedBox> boxes_of(const FlatLayout& flat, const ParallelLayout& layout, const MeshCoordinate& coordinate,
                                const std::string& tensor, StateKind state);
+/// The same of a tensor that is at hand: no search by name. `tensor` is one of `unit`.
+std::vector<OwnedBox> boxes_of(const FlatUnit& unit, const FlatTensor& tensor, const ParallelLayout& layout,
+                               const MeshCoordinate& coordinate, StateKind state);
 
 /// Which copy of its boxes of `tensor` this coordinate holds; 0 for exactly one holder of each element: it counts in norm and
 /// digest and is written to a checkpoint. Copies arise from replicas over tp, shared KV heads, dp (unless sharded), cp, and the
