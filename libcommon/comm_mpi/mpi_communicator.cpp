@@ -501,6 +501,11 @@ class MpiCommunicator final : public Communicator
     std::unique_ptr<Communicator> subgroup(std::string name, const std::vector<std::int64_t>& ranks) override
     {
         place_.engine->enter();
+        if (ranks.size() == 1)
+        {
+            EXPECT(ranks.front() == rank());
+            return make_self_communicator(std::move(name));
+        }
         std::vector<int> group_ranks;
         std::vector<std::int64_t> members;
         for (const std::int64_t member : ranks)
