@@ -8,15 +8,15 @@
 namespace plimsoll::checkpoint
 {
 
-const DirectFile& ShardFiles::at(std::size_t shard)
+std::shared_ptr<const DirectFile> ShardFiles::at(std::size_t shard)
 {
     constexpr std::size_t max_open = 32;
     const auto found = files_.find(shard);
-    if (found != files_.end()) { return *found->second; }
+    if (found != files_.end()) { return found->second; }
     if (files_.size() >= max_open) { files_.clear(); }
     auto& opened = files_[shard];
-    opened = std::make_unique<DirectFile>(shards_[shard].path, File::Mode::read);
-    return *opened;
+    opened = std::make_shared<const DirectFile>(shards_[shard].path, File::Mode::read);
+    return opened;
 }
 
 std::int64_t block_size(const IndexRow& row, std::int64_t block)
@@ -72,12 +72,12 @@ const char* BlockSource::load(const BlockPlace& place, const BlockPlace* next)
     if (!(current_.used && current_.place == place))
     {
         if (ahead_.used && ahead_.place == place) { std::swap(current_, ahead_); }
-        else { read(current_, place, files_.at(place.shard)); }
+        else { read(current_, place, *files_.at(place.shard)); }
     }
     if (next != nullptr && !(*next == place) && !(ahead_.used && ahead_.place == *next))
     {
         const BlockPlace wanted = *next;
-        const DirectFile* file = &files_.at(wanted.shard);  // opened here: the list belongs to this thread
+        const std::shared_ptr<const DirectFile> file = files_.at(wanted.shard);  // opened here: the list belongs to this thread
         pending_ = std::async(std::launch::async, [this, wanted, file] { read(ahead_, wanted, *file); });
     }
     return current_.buffer.data();

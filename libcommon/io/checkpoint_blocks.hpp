@@ -18,12 +18,11 @@ class ShardFiles
   public:
     /// `shards` outlives this.
     explicit ShardFiles(const std::vector<ShardContent>& shards) : shards_(shards) {}
-    /// Valid until the next call.
-    const DirectFile& at(std::size_t shard);
+    std::shared_ptr<const DirectFile> at(std::size_t shard);
 
   private:
     const std::vector<ShardContent>& shards_;
-    std::map<std::size_t, std::unique_ptr<DirectFile>> files_;
+    std::map<std::size_t, std::shared_ptr<const DirectFile>> files_;
 };
 
 /// Bytes of block number `block` of a box.

@@ -33,6 +33,8 @@ constexpr int fewest_buffers = 2;
 constexpr int most_buffers = 4;
 // Of the source: one block in the cache at least, one read ahead, one spare.
 constexpr std::int64_t fewest_source_blocks = 3;
+// With memory for it a second one is read ahead: a disk wants more than one request at a time.
+constexpr std::int64_t blocks_for_depth_two = 12;
 
 std::vector<StateType> states_of(const Manifest& manifest)
 {
@@ -118,6 +120,7 @@ struct Reshard::Impl
     std::unique_ptr<ReshardSchedule> schedule;
     ReshardSummary summary;
     int num_buffers = fewest_buffers;
+    std::int64_t depth = 1; ///< blocks read ahead
     std::int64_t fixed_bytes = 0;
 
     void plan_target();
@@ -202,7 +205,8 @@ std::int64_t Reshard::Impl::plan_memory()
              (needed >> 20) + 1);
     const std::int64_t blocks = (options.memory_limit - fixed_bytes) / block_bytes;
     num_buffers = static_cast<int>(std::clamp<std::int64_t>(blocks / 4, fewest_buffers, most_buffers));
-    return (blocks - num_buffers - fewest_source_blocks + 1) * block_bytes;
+    depth = blocks >= blocks_for_depth_two ? 2 : 1;
+    return (blocks - num_buffers - depth - 1) * block_bytes;
 }
 
 void Reshard::Impl::plan_work()
@@ -250,7 +254,7 @@ void Reshard::Impl::summarize()
     message.add(static_cast<std::int64_t>(schedule->units().size()));
     message.add(schedule->bytes_read());
     message.add(schedule->bytes_written());
-    message.add(fixed_bytes + (num_buffers + fewest_source_blocks - 1) * block_bytes + schedule->peak_cache_bytes());
+    message.add(fixed_bytes + (num_buffers + depth + 1) * block_bytes + schedule->peak_cache_bytes());
     for (const std::string& part : all_gather_bytes(world, message.bytes()))
     {
         MessageReader reader(part);
@@ -295,7 +299,7 @@ void Reshard::Impl::fill(const ReshardUnit& unit, ScheduledBlocks& blocks, std::
 
 void Reshard::Impl::copy(StepWriter& writer, const std::function<void(const ReshardProgress&)>& progress, std::int64_t& read)
 {
-    ScheduledBlocks blocks(source.shards, source_places, *schedule);
+    ScheduledBlocks blocks(source.shards, source_places, *schedule, static_cast<std::size_t>(depth));
     ReshardProgress now;
     now.to_write = schedule->bytes_written();
     std::size_t use = 0;

@@ -98,14 +98,19 @@ StepSource open_source(const std::string& step_dir, Communicator& world)
 }
 
 ScheduledBlocks::ScheduledBlocks(const std::vector<ShardContent>& shards,
-                                 const std::vector<std::pair<std::size_t, std::size_t>>& places, const ReshardSchedule& schedule)
-    : shards_(shards), places_(places), schedule_(schedule), files_(shards), ahead_use_(schedule.uses().size())
+                                 const std::vector<std::pair<std::size_t, std::size_t>>& places, const ReshardSchedule& schedule,
+                                 std::size_t depth)
+    : shards_(shards), places_(places), schedule_(schedule), depth_(depth), files_(shards)
 {
+    EXPECT(depth_ > 0);
 }
 
 ScheduledBlocks::~ScheduledBlocks()
 {
-    if (pending_.valid()) { pending_.wait(); }
+    for (Ahead& ahead : ahead_)
+    {
+        if (ahead.done.valid()) { ahead.done.wait(); }
+    }
 }
 
 std::uint64_t ScheduledBlocks::key(std::size_t use) const
@@ -121,20 +126,26 @@ AlignedBuffer ScheduledBlocks::take_buffer(std::int64_t bytes)
     return AlignedBuffer(bytes);
 }
 
-void ScheduledBlocks::read_ahead(std::size_t use)
+void ScheduledBlocks::read_ahead()
 {
-    while (use < schedule_.uses().size() && !schedule_.uses()[use].load) { ++use; }
-    ahead_use_ = use;
-    if (use == schedule_.uses().size()) { return; }
-    const ReshardSchedule::Use& what = schedule_.uses()[use];
-    const auto place = places_[what.source];
-    const ShardContent& shard = shards_[place.first];
-    const IndexRow& row = shard.rows[place.second];
-    ahead_ = take_buffer(checkpoint::block_size(row, what.block));
-    const DirectFile* file = &files_.at(place.first);  // opened here: the list belongs to this thread
-    char* buffer = ahead_.data();
-    const std::int64_t block = what.block;
-    pending_ = std::async(std::launch::async, [file, &shard, &row, block, buffer] { read_block(*file, shard, row, block, buffer); });
+    for (; next_ < schedule_.uses().size() && ahead_.size() < depth_; ++next_)
+    {
+        const ReshardSchedule::Use& what = schedule_.uses()[next_];
+        if (!what.load) { continue; }
+        const auto place = places_[what.source];
+        const ShardContent& shard = shards_[place.first];
+        const IndexRow& row = shard.rows[place.second];
+        const std::int64_t block = what.block;
+        Ahead ahead;
+        ahead.use = next_;
+        ahead.buffer = take_buffer(checkpoint::block_size(row, block));
+        // Opened here, the list belongs to this thread; held by the reading one, whatever the list forgets.
+        const std::shared_ptr<const DirectFile> file = files_.at(place.first);
+        char* buffer = ahead.buffer.data();
+        ahead.done = std::async(std::launch::async,
+                                [file, &shard, &row, block, buffer] { read_block(*file, shard, row, block, buffer); });
+        ahead_.push_back(std::move(ahead));
+    }
 }
 
 const char* ScheduledBlocks::at(std::size_t use)
@@ -149,12 +160,14 @@ const char* ScheduledBlocks::at(std::size_t use)
             if (found->second.size() >= block_bytes) { spare_ = std::move(found->second); }
             held_.erase(found);
         }
-        if (ahead_use_ != use) { read_ahead(use); }
-        EXPECT(ahead_use_ == use && pending_.valid());
-        pending_.get();
+        read_ahead();
+        Ahead ahead = std::move(ahead_.front());
+        ahead_.pop_front();
+        EXPECT(ahead.use == use);
+        ahead.done.get();
         bytes_read_ += schedule_.block_size(what.source, what.block);
-        held_[key(use)] = std::move(ahead_);
-        read_ahead(use + 1);
+        held_[key(use)] = std::move(ahead.buffer);
+        read_ahead();
     }
     return held_.at(key(use)).data();
 }

@@ -3,6 +3,7 @@
 /// files.
 
 #include <cstdint>
+#include <deque>
 #include <future>
 #include <string>
 #include <unordered_map>
@@ -27,13 +28,13 @@ struct StepSource
 /// Rank 0 opens and checks, the others receive. Collective. @throws on all ranks alike; FormatError with one rank
 StepSource open_source(const std::string& step_dir, Communicator& world);
 
-/// One control thread. Memory: the schedule's cache, one block that is read ahead and one spare buffer.
+/// One control thread. Memory: the schedule's cache, `depth` blocks that are read ahead and one spare buffer.
 class ScheduledBlocks
 {
   public:
     /// `place[k]` is shard and row of the plan's source k. All outlive this.
     ScheduledBlocks(const std::vector<ShardContent>& shards, const std::vector<std::pair<std::size_t, std::size_t>>& places,
-                    const ReshardSchedule& schedule);
+                    const ReshardSchedule& schedule, std::size_t depth);
     ~ScheduledBlocks();
     ScheduledBlocks(const ScheduledBlocks&) = delete;
     ScheduledBlocks& operator=(const ScheduledBlocks&) = delete;
@@ -44,19 +45,26 @@ class ScheduledBlocks
     std::int64_t bytes_read() const { return bytes_read_; }
 
   private:
+    /// A block that is being read.
+    struct Ahead
+    {
+        std::size_t use = 0;
+        AlignedBuffer buffer;
+        std::future<void> done;
+    };
     std::uint64_t key(std::size_t use) const;
     AlignedBuffer take_buffer(std::int64_t bytes);
-    void read_ahead(std::size_t use);
+    void read_ahead();
 
     const std::vector<ShardContent>& shards_;
     const std::vector<std::pair<std::size_t, std::size_t>>& places_;
     const ReshardSchedule& schedule_;
+    std::size_t depth_;
     ShardFiles files_;
     std::unordered_map<std::uint64_t, AlignedBuffer> held_;
     AlignedBuffer spare_;
-    AlignedBuffer ahead_;
-    std::size_t ahead_use_;          ///< whose block is, or is being, read into ahead_; the number of uses for none
-    std::future<void> pending_;      ///< fills ahead_
+    std::size_t next_ = 0;    ///< the first use that read_ahead() has not looked at
+    std::deque<Ahead> ahead_; ///< in the order of their uses
     std::int64_t bytes_read_ = 0;
 };
 
