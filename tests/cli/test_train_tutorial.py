@@ -12,11 +12,15 @@ def test_the_tutorial_runs_as_printed(tools, tmp_path):
     assert len(blocks) >= 7
     script = "set -eu\n" + "\n".join(blocks)
     env = dict(os.environ, PATH=f"{tools}:{os.environ['PATH']}")
-    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=180)
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "resume     ckpt/step_00000030" in done.stderr
     assert "dry run    ok" in done.stderr
     assert "zero 3 is not available in this version" in done.stderr
     assert "--steps" in done.stderr
     assert "run.seed changed from '7' to '8'" in done.stderr
-    assert (tmp_path / "runs" / "ships" / "ckpt" / "step_00000060" / "COMMIT").exists()
+    for name in ("ships", "ships-tp", "ships-pp"):
+        assert (tmp_path / "runs" / name / "ckpt" / "step_00000060" / "COMMIT").exists(), name
+    assert (tmp_path / "runs" / "ships" / "report.html").exists()
+    assert "(written as tp 2)" in done.stderr
+    assert not (tmp_path / "runs" / "too-big").exists()
