@@ -46,7 +46,8 @@ void Operation::abandon() noexcept
 
 std::string Operation::text() const
 {
-    return fmt::format("{}{} of '{}' #{}", name, number >= 0 ? fmt::format(" {}", number) : "", watchdog->group(), sequence);
+    return fmt::format("{}{} of '{}'{}", name, number >= 0 ? fmt::format(" {}", number) : "", watchdog->group(),
+                       sequence > 0 ? fmt::format(" #{}", sequence) : "");
 }
 
 OperationQueue::OperationQueue(std::int64_t rank, std::shared_ptr<RankActivity> activity)

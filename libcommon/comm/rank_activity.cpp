@@ -160,7 +160,7 @@ std::string describe(const RankRecord& record)
     text += record.under_way ? "in " : "after ";
     text += record.operation;
     if (!record.group.empty()) { text += fmt::format(" of '{}'", record.group); }
-    if (record.sequence >= 0) { text += fmt::format(" #{}", record.sequence); }
+    if (record.sequence > 0) { text += fmt::format(" #{}", record.sequence); }
     return text;
 }
 

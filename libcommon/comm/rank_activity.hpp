@@ -16,7 +16,7 @@
 ///         64  i64       time of the last change, ns since 1970 UTC (a few ms coarse)
 ///         72  u64       edits, odd while the slot is being written
 ///         80  u64       1 while the operation is under way
-///         88  i64       sequence number of a collective in its group, -1 for other operations
+///         88  i64       sequence number of a collective in its group, from 1; 0 or -1 for other operations
 ///         96  i64       number after the operation's name ("forward of micro-batch" 2, "recv from" 1), -1 for none
 ///        104  char[64]  group of a collective
 ///        168  char[64]  host

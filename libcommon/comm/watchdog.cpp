@@ -31,8 +31,8 @@ std::int64_t steady_now_ns()
 }  // namespace
 
 Watchdog::Watchdog(std::shared_ptr<const RankBoard> board, std::string group, std::vector<std::int64_t> members,
-                   std::int64_t own, double seconds)
-    : board_(std::move(board)), group_(std::move(group)), own_(own), seconds_(seconds),
+                   std::int64_t own, double seconds, EndedMembers ended)
+    : board_(std::move(board)), group_(std::move(group)), own_(own), seconds_(seconds), ended_(ended),
       interval_ns_(static_cast<std::int64_t>(std::min(0.25, seconds / 8) * static_cast<double>(second_ns)))
 {
     EXPECT(seconds > 0);
@@ -74,7 +74,7 @@ void Watchdog::look(std::int64_t now)
     for (Member& member : others_)
     {
         const RankState state = board_->state(member.rank);
-        look_for_ended(member, state, now);
+        if (ended_ == EndedMembers::fault) { look_for_ended(member, state, now); }
         if (look_at_processes && state == RankState::running) { look_for_dead(member, board_->read(member.rank)); }
     }
     const std::uint64_t progress = total_progress();
@@ -155,8 +155,9 @@ void Watchdog::throw_silent(std::int64_t now) const
 
 std::string Watchdog::waiting() const
 {
-    return fmt::format("rank {} waits in {}{} of '{}' #{}", own_, operation_,
-                       number_ >= 0 ? fmt::format(" {}", number_) : "", group_, sequence_);
+    return fmt::format("rank {} waits in {}{} of '{}'{}", own_, operation_,
+                       number_ >= 0 ? fmt::format(" {}", number_) : "", group_,
+                       sequence_ > 0 ? fmt::format(" #{}", sequence_) : "");
 }
 
 }  // namespace plimsoll

@@ -12,6 +12,13 @@
 namespace plimsoll
 {
 
+/// Whether a member that ended its work is a fault: not where the end of all is waited for.
+enum class EndedMembers
+{
+    fault,
+    fine
+};
+
 /// Watches the other members of a group on behalf of one that waits. One control thread.
 ///
 /// A wait ends with CommError when
@@ -24,9 +31,9 @@ class Watchdog
   public:
     /// `members`: ranks of the board in group order. @pre seconds > 0, `own` is one of `members`
     Watchdog(std::shared_ptr<const RankBoard> board, std::string group, std::vector<std::int64_t> members, std::int64_t own,
-             double seconds);
+             double seconds, EndedMembers ended = EndedMembers::fault);
 
-    /// The clock of the wait that begins now; `operation` must outlive it, `number` is as in RankActivity::note().
+    /// The clock of the wait that begins now; `sequence` 0: the operation has no number. `operation` must outlive it, `number` is as in RankActivity::note().
     void start(std::string_view operation, std::int64_t number, std::int64_t sequence);
     /// Cheap: looks at the time, and at the board every few hundred ms. @throws CommError
     void check();
@@ -54,6 +61,7 @@ class Watchdog
     std::vector<Member> others_;
     std::int64_t own_;
     double seconds_;
+    EndedMembers ended_;
     std::int64_t interval_ns_;
     std::string_view operation_;
     std::int64_t number_ = -1;

@@ -122,6 +122,18 @@ TEST(Watchdog, AMemberThatEndedIsNamed)
     EXPECT_TRUE(has(bite.text, "rank 1 ended its work (after report) while rank 0 waits in recv from 1 of 'dp' #3")) << bite.text;
 }
 
+TEST(Watchdog, AtTheEndOfAllThoseThatEndedAreFine)
+{
+    const auto board = RankBoard::in_memory(3);
+    const auto own = board->activity(0), ended = board->activity(1), working = board->activity(2);
+    ended->set_state(RankState::done);
+    Watchdog watchdog(board, "world", {0, 1, 2}, 0, 2, EndedMembers::fine);
+    watchdog.start("end of the job", -1, 0);
+    EXPECT_EQ(wait_for_bite(watchdog, 1.5).text, "");
+    const Bite bite = wait_for_bite(watchdog, 10);
+    EXPECT_TRUE(has(bite.text, "rank 0 waits in end of the job of 'world' and no rank of the group made progress")) << bite.text;
+}
+
 TEST(Watchdog, AKilledProcessIsNamedWithinTwoSeconds)
 {
     const SharedSlots slots(2);

@@ -1,0 +1,110 @@
+#include "comm/job_end.hpp"
+
+#include <algorithm>
+#include <new>
+
+#include "comm/exchange.hpp"
+
+namespace plimsoll
+{
+
+namespace
+{
+
+constexpr std::size_t most_shown = 4;
+
+std::string message_of(const std::vector<RankEnd>& ends, bool with_comm_errors)
+{
+    std::vector<std::size_t> shown;
+    std::size_t num_speakers = 0;
+    for (std::size_t rank = 0; rank < ends.size(); ++rank)
+    {
+        const RankEnd& end = ends[rank];
+        if (!end.has_failed || (end.is_comm_error && !with_comm_errors)) { continue; }
+        ++num_speakers;
+        const bool is_known =
+            std::any_of(shown.begin(), shown.end(), [&](std::size_t other) { return ends[other].text == end.text; });
+        if (!is_known) { shown.push_back(rank); }
+    }
+    if (shown.size() == 1 && num_speakers == ends.size()) { return ends[shown.front()].text; }
+    std::string all;
+    for (std::size_t i = 0; i < std::min(shown.size(), most_shown); ++i)
+    {
+        const RankEnd& end = ends[shown[i]];
+        const std::string place = end.place.empty() ? "" : fmt::format(" ({})", end.place);
+        all += fmt::format("{}rank {}{}: {}", i == 0 ? "" : "; ", shown[i], place, end.text);
+    }
+    if (shown.size() > most_shown) { all += fmt::format("; and {} other messages", shown.size() - most_shown); }
+    return all;
+}
+
+}  // namespace
+
+JobEnd conclude(const std::vector<RankEnd>& ends)
+{
+    EXPECT(!ends.empty());
+    const auto by_itself =
+        std::find_if(ends.begin(), ends.end(), [](const RankEnd& end) { return end.has_failed && !end.is_comm_error; });
+    const auto failed = by_itself != ends.end()
+                            ? by_itself
+                            : std::find_if(ends.begin(), ends.end(), [](const RankEnd& end) { return end.has_failed; });
+    JobEnd job;
+    job.code = failed == ends.end() ? ends.front().code : failed->code;
+    if (failed != ends.end()) { job.message = message_of(ends, by_itself == ends.end()); }
+    return job;
+}
+
+RankEnd end_of_current_exception()
+{
+    RankEnd end;
+    end.has_failed = true;
+    end.code = ExitCode::failed;
+    try
+    {
+        throw;
+    }
+    catch (const Error& error)
+    {
+        end.code = error.exit_code();
+        end.is_comm_error = dynamic_cast<const CommError*>(&error) != nullptr;
+        end.text = error.what();
+    }
+    catch (const std::bad_alloc&)
+    {
+        end.text = "out of memory (the system refused an allocation). close other programs or use a smaller batch";
+    }
+    catch (const std::exception& error)
+    {
+        end.text = fmt::format("unexpected error ({}). this is a fault of plimsoll, please report it", error.what());
+    }
+    catch (...)
+    {
+        end.text = "unexpected error of unknown type. this is a fault of plimsoll, please report it";
+    }
+    return end;
+}
+
+std::string to_bytes(const RankEnd& end)
+{
+    MessageWriter writer;
+    writer.add(static_cast<std::int32_t>(end.code));
+    writer.add(static_cast<std::uint8_t>(end.has_failed));
+    writer.add(static_cast<std::uint8_t>(end.is_comm_error));
+    writer.add_text(end.text);
+    writer.add_text(end.place);
+    return writer.bytes();
+}
+
+RankEnd end_from_bytes(const std::string& bytes)
+{
+    MessageReader reader(bytes);
+    RankEnd end;
+    end.code = static_cast<ExitCode>(reader.get<std::int32_t>());
+    end.has_failed = reader.get<std::uint8_t>() != 0;
+    end.is_comm_error = reader.get<std::uint8_t>() != 0;
+    end.text = reader.get_text();
+    end.place = reader.get_text();
+    return end;
+}
+
+}  // namespace plimsoll
