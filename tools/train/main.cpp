@@ -306,7 +306,7 @@ int main(int argc, char** argv)
         "plimsoll-train --config jobs/demo.ini",
         "mpiexec -n 2 plimsoll-train --config jobs/demo.ini --tp 2",
         "plimsoll-train --config jobs/demo.ini --dry-run",
-        "plimsoll-train --config jobs/demo.ini --steps 200 --lr 3e-4 --name second",
+        "plimsoll-train --config jobs/demo.ini --steps 200 --lr 3e-4 --run.name second",
         "plimsoll-train --config jobs/demo.ini --stop-at-step 40        # exit 75; the same command goes on",
     };
     command.declare = [&](OptionSet& set) { declare(set, options); };
