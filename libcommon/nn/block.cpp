@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/recorder.hpp"
 #include "nn/ops/residual.hpp"
 
 namespace plimsoll::nn
@@ -67,6 +68,67 @@ void take_views(const LayerViews& views, Activation activation, Block& made)
     made.mlp.down_bias_D = views.one("mlp.down_proj.bias");
 }
 
+at::Tensor attention_branch(const OpContext& ctx, const BlockParams& params, const at::Tensor& x_ND, BlockSaved& saved)
+{
+    NormForward normed;
+    {
+        const OpScope scope(PlanOp::input_norm, params.layer);
+        normed = norm_forward(ctx, params.input_norm, x_ND);
+    }
+    saved.input_norm = std::move(normed.saved);
+    const OpScope scope(PlanOp::attention, params.layer);
+    AttentionForward attended = attention_forward(ctx, params.attention, normed.y_ND);
+    saved.attention = std::move(attended.saved);
+    return attended.y_ND;
+}
+
+at::Tensor mlp_branch(const OpContext& ctx, const BlockParams& params, const at::Tensor& x_ND, BlockSaved& saved)
+{
+    NormForward normed;
+    {
+        const OpScope scope(PlanOp::mlp_norm, params.layer);
+        normed = norm_forward(ctx, params.mlp_norm, x_ND);
+    }
+    saved.mlp_norm = std::move(normed.saved);
+    const OpScope scope(PlanOp::mlp, params.layer);
+    MlpForward fed = mlp_forward(ctx, params.mlp, normed.y_ND);
+    saved.mlp = std::move(fed.saved);
+    return fed.y_ND;
+}
+
+// Weights first, then the norm: it writes over dy, which the weight gradients still read.
+
+at::Tensor mlp_branch_backward(const OpContext& ctx, const BlockParams& params, BlockSaved&& saved, const at::Tensor& dy_ND,
+                               BlockGrads& grads)
+{
+    MlpBackward fed;
+    {
+        const OpScope scope(PlanOp::mlp, params.layer);
+        fed = mlp_backward_input(ctx, params.mlp, std::move(saved.mlp), dy_ND);
+        mlp_backward_weight(ctx, std::move(fed.pending), grads.mlp);
+    }
+    const OpScope scope(PlanOp::mlp_norm, params.layer);
+    NormBackward normed = norm_backward_input_add(ctx, params.mlp_norm, std::move(saved.mlp_norm), fed.dx_ND, dy_ND);
+    norm_backward_weight(ctx, std::move(normed.pending), grads.mlp_norm);
+    return normed.dx_ND;
+}
+
+at::Tensor attention_branch_backward(const OpContext& ctx, const BlockParams& params, BlockSaved&& saved,
+                                     const at::Tensor& dy_ND, BlockGrads& grads)
+{
+    AttentionBackward attended;
+    {
+        const OpScope scope(PlanOp::attention, params.layer);
+        attended = attention_backward_input(ctx, params.attention, std::move(saved.attention), dy_ND);
+        attention_backward_weight(ctx, std::move(attended.pending), grads.attention);
+    }
+    const OpScope scope(PlanOp::input_norm, params.layer);
+    NormBackward normed =
+        norm_backward_input_add(ctx, params.input_norm, std::move(saved.input_norm), attended.dx_ND, dy_ND);
+    norm_backward_weight(ctx, std::move(normed.pending), grads.input_norm);
+    return normed.dx_ND;
+}
+
 }  // namespace
 
 std::vector<SavedTensor> BlockSaved::tensors() const
@@ -83,6 +145,7 @@ BlockParams block_params(const ModelSpec& model, const ShardedParams& params, st
 {
     const std::int64_t tp = params.layout().tp;
     BlockParams made;
+    made.layer = layer;
     made.input_norm.kind = model.norm;
     made.input_norm.eps = model.norm_eps;
     made.mlp_norm = made.input_norm;
@@ -106,37 +169,16 @@ BlockGrads block_grads(const ModelSpec& model, const ShardedParams& params, std:
 BlockForward block_forward(const OpContext& ctx, const BlockParams& params, const at::Tensor& x_ND)
 {
     BlockForward result;
-    NormForward normed = norm_forward(ctx, params.input_norm, x_ND);
-    result.saved.input_norm = std::move(normed.saved);
-    AttentionForward attended = attention_forward(ctx, params.attention, normed.y_ND);
-    result.saved.attention = std::move(attended.saved);
-    const at::Tensor middle_ND = residual_add(ctx, x_ND, attended.y_ND);
-    normed = norm_forward(ctx, params.mlp_norm, middle_ND);
-    result.saved.mlp_norm = std::move(normed.saved);
-    MlpForward fed = mlp_forward(ctx, params.mlp, normed.y_ND);
-    result.saved.mlp = std::move(fed.saved);
-    result.y_ND = residual_add(ctx, middle_ND, fed.y_ND);
+    const at::Tensor middle_ND = residual_add(ctx, x_ND, attention_branch(ctx, params, x_ND, result.saved));
+    result.y_ND = residual_add(ctx, middle_ND, mlp_branch(ctx, params, middle_ND, result.saved));
     return result;
 }
 
 at::Tensor block_backward(const OpContext& ctx, const BlockParams& params, BlockSaved&& saved, const at::Tensor& dy_ND,
                           BlockGrads& grads)
 {
-    // Weights first, then the norm: it writes over dy, which the weight gradients still read.
-    MlpBackward fed = mlp_backward_input(ctx, params.mlp, std::move(saved.mlp), dy_ND);
-    mlp_backward_weight(ctx, std::move(fed.pending), grads.mlp);
-    NormBackward normed =
-        norm_backward_input_add(ctx, params.mlp_norm, std::move(saved.mlp_norm), fed.dx_ND, dy_ND);
-    norm_backward_weight(ctx, std::move(normed.pending), grads.mlp_norm);
-    fed = MlpBackward();
-
-    const at::Tensor dmiddle_ND = normed.dx_ND;
-    AttentionBackward attended =
-        attention_backward_input(ctx, params.attention, std::move(saved.attention), dmiddle_ND);
-    attention_backward_weight(ctx, std::move(attended.pending), grads.attention);
-    normed = norm_backward_input_add(ctx, params.input_norm, std::move(saved.input_norm), attended.dx_ND, dmiddle_ND);
-    norm_backward_weight(ctx, std::move(normed.pending), grads.input_norm);
-    return normed.dx_ND;
+    const at::Tensor dmiddle_ND = mlp_branch_backward(ctx, params, std::move(saved), dy_ND, grads);
+    return attention_branch_backward(ctx, params, std::move(saved), dmiddle_ND, grads);
 }
 
 }  // namespace plimsoll::nn

@@ -14,6 +14,7 @@ namespace plimsoll::nn
 
 struct BlockParams
 {
+    std::int64_t layer = -1;  ///< global number
     NormParams input_norm;
     AttentionParams attention;
     NormParams mlp_norm;

@@ -4,14 +4,17 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/alloc_cpu.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/units.hpp"
+#include "engine/recorder.hpp"
 
 namespace plimsoll::nn
 {
@@ -23,6 +26,10 @@ struct alignas(64) BlockHeader
 {
     std::int64_t requested = 0; ///< bytes asked for
     std::int64_t reserved = 0;  ///< bytes behind the header
+    MemoryTracker* tracker = nullptr;
+    std::int64_t addition = 0;  ///< its number there
+    StepRecorder* recorder = nullptr;
+    std::int64_t record = 0;    ///< its number there
     MemoryTag tag = MemoryTag::other;
 };
 static_assert(sizeof(BlockHeader) == 64);
@@ -32,10 +39,46 @@ constexpr std::int64_t granule = std::int64_t{64} << 10;
 
 std::int64_t round_up(std::int64_t bytes) { return (bytes + granule - 1) / granule * granule; }
 
+/// Null: the process's own.
+thread_local MemoryTracker* thread_tracker = nullptr;
+
 class CountingAllocator final : public c10::Allocator
 {
   public:
     MemoryTracker& tracker() { return tracker_; }
+
+    MemoryTracker& lend_tracker()
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        // One that still counts blocks of a rank before is left to them.
+        const auto free = std::find_if(idle_.begin(), idle_.end(), [](MemoryTracker* idle) { return idle->current() == 0; });
+        if (free == idle_.end())
+        {
+            lent_.emplace_back();
+            return lent_.back();
+        }
+        MemoryTracker& tracker = **free;
+        idle_.erase(free);
+        return tracker;
+    }
+
+    void return_tracker(MemoryTracker& tracker)
+    {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        idle_.push_back(&tracker);
+    }
+
+    static void name(const at::Tensor& tensor, const char* name, MemoryUse use)
+    {
+        if (!tensor.defined() || !tensor.has_storage()) { return; }
+        const c10::DataPtr& pointer = tensor.storage().data_ptr();
+        if (pointer.get() == nullptr || pointer.get_deleter() != &CountingAllocator::give_back) { return; }
+        BlockHeader& block = *(static_cast<BlockHeader*>(pointer.get_context()) - 1);
+        const MemoryTag tag = memory_tag_of(use);
+        block.tracker->retag(block.tag, tag, block.requested, block.addition);
+        block.tag = tag;
+        if (block.recorder != nullptr) { block.recorder->named(block.record, name, use); }
+    }
 
     c10::DataPtr allocate(std::size_t bytes) override
     {
@@ -77,8 +120,11 @@ class CountingAllocator final : public c10::Allocator
         }
         block->requested = bytes;
         block->tag = current_memory_tag();
-        tracker_.add(block->tag, bytes);
-        raise_high_water(tracker_.current());
+        block->tracker = thread_tracker != nullptr ? thread_tracker : &tracker_;
+        block->addition = block->tracker->add(block->tag, bytes);
+        block->recorder = thread_recorder();
+        if (block->recorder != nullptr) { block->record = block->recorder->allocated(bytes); }
+        raise_high_water(in_use_.fetch_add(bytes) + bytes);
         return block + 1;
     }
 
@@ -100,7 +146,7 @@ class CountingAllocator final : public c10::Allocator
             {
                 throw OutOfMemory(fmt::format("cannot allocate {} for '{}' ({} in use). try a smaller micro-batch",
                                               format_memory(static_cast<double>(reserved)), memory_tag_name(current_memory_tag()),
-                                              format_memory(static_cast<double>(tracker_.current()))));
+                                              format_memory(static_cast<double>(in_use_.load()))));
             }
         }
     }
@@ -133,11 +179,13 @@ class CountingAllocator final : public c10::Allocator
 
     void put(BlockHeader* block)
     {
-        tracker_.remove(block->tag, block->requested);
+        block->tracker->remove(block->tag, block->requested);
+        if (block->recorder != nullptr) { block->recorder->freed(block->record); }
+        const std::int64_t in_use = in_use_.fetch_sub(block->requested) - block->requested;
         if (block->reserved >= keep_from)
         {
             const std::lock_guard<std::mutex> lock(mutex_);
-            if (tracker_.current() + kept_bytes_ + block->reserved <= high_water_.load() + granule)
+            if (in_use + kept_bytes_ + block->reserved <= high_water_.load() + granule)
             {
                 kept_[block->reserved].push_back(block);
                 kept_bytes_ += block->reserved;
@@ -148,7 +196,10 @@ class CountingAllocator final : public c10::Allocator
     }
 
     MemoryTracker tracker_;
-    std::mutex mutex_;
+    std::atomic<std::int64_t> in_use_{0};  ///< of all ranks
+    std::mutex mutex_;                     // of what follows
+    std::deque<MemoryTracker> lent_;       ///< never shrinks
+    std::vector<MemoryTracker*> idle_;
     std::map<std::int64_t, std::vector<BlockHeader*>> kept_;
     std::int64_t kept_bytes_ = 0;
     std::atomic<std::int64_t> high_water_{0};
@@ -162,6 +213,26 @@ MemoryTracker& install_cpu_allocator()
     static std::once_flag once;
     std::call_once(once, [&] { c10::SetCPUAllocator(&allocator, /*priority=*/100); });
     return allocator.tracker();
+}
+
+RankMemoryScope::RankMemoryScope()
+{
+    install_cpu_allocator();
+    EXPECT(thread_tracker == nullptr);
+    tracker_ = &CountingAllocator::instance().lend_tracker();
+    tracker_->reset_peak();
+    thread_tracker = tracker_;
+}
+
+RankMemoryScope::~RankMemoryScope()
+{
+    thread_tracker = nullptr;
+    CountingAllocator::instance().return_tracker(*tracker_);
+}
+
+void name_tensor(const at::Tensor& tensor, const char* name, MemoryUse use)
+{
+    CountingAllocator::name(tensor, name, use);
 }
 
 void release_kept_blocks() { CountingAllocator::instance().release_kept(); }

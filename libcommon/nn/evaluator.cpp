@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "engine/recorder.hpp"
 #include "nn/ops/tensor_view.hpp"
 
 namespace plimsoll::nn
@@ -22,6 +23,7 @@ EvaluationResult evaluate(Model& model, RankGroups& groups, const EvaluationSet&
 
     LossSums sums;
     TokenBatch batch;
+    set_recorded_phase(StepPhase::validation, 0);
     at::Tensor sent_ND;  // belongs to `sent`
     Work sent;
     const std::int64_t stage = groups.pp->rank();
@@ -34,7 +36,7 @@ EvaluationResult evaluate(Model& model, RankGroups& groups, const EvaluationSet&
         at::Tensor x_ND;
         if (!model.is(StageEnd::first))
         {
-            x_ND = model.make_activation(num * seq_len);
+            x_ND = model.make_activation(num * seq_len, "x");
             groups.pp->recv(buffer_view(x_ND), stage - 1, stream).wait(stream);
         }
         TrainForward done = model.evaluate_stage(ctx, token_tensors(batch), std::move(x_ND));

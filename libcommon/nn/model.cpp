@@ -4,7 +4,9 @@
 #include <ATen/ops/from_blob.h>
 
 #include "base/error.hpp"
+#include "engine/recorder.hpp"
 #include "mem/tracking.hpp"
+#include "nn/cpu_allocator.hpp"
 #include "nn/ops/linear.hpp"
 
 namespace plimsoll::nn
@@ -53,6 +55,7 @@ Model::Model(const ModelSpec& spec, ShardedParams& params, std::int64_t seq_len,
     last_stage_ = stage == layout.pp - 1;
     if (spec.position == PositionKind::rope)
     {
+        const ScopedMemoryTag tag(MemoryTag::parameters);
         rope_ = std::make_unique<RopeTable>(make_rope_table(spec.rope, spec.head_dim, seq_len, params.dtype()));
     }
     if (first_stage_)
@@ -76,6 +79,7 @@ Model::Model(const ModelSpec& spec, ShardedParams& params, std::int64_t seq_len,
     if (!last_stage_) { return; }
     final_norm_.kind = spec.norm;
     final_norm_.eps = spec.norm_eps;
+    final_norm_.kept_as = MemoryUse::loss;
     final_norm_.weight_D = params.view(FlatState::params, "final_norm.weight");
     final_norm_grads_.weight_D = params.view(FlatState::grads, "final_norm.weight");
     if (spec.norm_bias)
@@ -90,19 +94,22 @@ Model::Model(const ModelSpec& spec, ShardedParams& params, std::int64_t seq_len,
     head_grads_.weight_VD = vocab_rows(params, FlatState::grads, head);
 }
 
-at::Tensor Model::make_activation(std::int64_t num_tokens) const
+at::Tensor Model::make_activation(std::int64_t num_tokens, const char* name) const
 {
-    const ScopedMemoryTag tag(MemoryTag::activations);
-    return at::empty({num_tokens, spec_.hidden}, options_);
+    const OpScope scope(PlanOp::pipeline);
+    at::Tensor received_ND = at::empty({num_tokens, spec_.hidden}, options_);
+    name_tensor(received_ND, name, MemoryUse::communication);
+    return received_ND;
 }
 
 TrainForward Model::forward(const OpContext& ctx, const TokenTensors& tokens, double scale, at::Tensor x_ND)
 {
-    const ScopedMemoryTag tag(MemoryTag::activations);
+    const ScopedMemoryTag tag(MemoryTag::transient);
     EXPECT(x_ND.defined() != first_stage_);
     TrainForward result;
     if (first_stage_)
     {
+        const OpScope scope(PlanOp::embedding);
         EmbeddingForward embedded = embedding_forward(ctx, embedding_, tokens.ids_N);
         result.state.embedding = std::move(embedded.saved);
         x_ND = std::move(embedded.y_ND);
@@ -118,10 +125,10 @@ TrainForward Model::forward(const OpContext& ctx, const TokenTensors& tokens, do
         result.y_ND = std::move(x_ND);
         return result;
     }
-    NormForward normed = norm_forward(ctx, final_norm_, x_ND);
+    NormForward normed = last_norm(ctx, x_ND);
     result.state.final_norm = std::move(normed.saved);
 
-    const ScopedMemoryTag loss_tag(MemoryTag::loss);
+    const OpScope scope(PlanOp::head_loss);
     HeadLossParams head = head_;
     head.scale = scale;
     HeadLossResult loss =
@@ -132,13 +139,20 @@ TrainForward Model::forward(const OpContext& ctx, const TokenTensors& tokens, do
     return result;
 }
 
+NormForward Model::last_norm(const OpContext& ctx, const at::Tensor& x_ND) const
+{
+    const OpScope scope(PlanOp::final_norm);
+    return norm_forward(ctx, final_norm_, x_ND);
+}
+
 at::Tensor Model::backward(const OpContext& ctx, ForwardState&& state, at::Tensor dy_ND)
 {
-    const ScopedMemoryTag tag(MemoryTag::activations);
+    const ScopedMemoryTag tag(MemoryTag::transient);
     EXPECT(dy_ND.defined() != last_stage_);
     at::Tensor dx_ND = std::move(dy_ND);
     if (last_stage_)
     {
+        const OpScope scope(PlanOp::final_norm);
         NormBackward normed =
             norm_backward_input(ctx, final_norm_, std::move(state.final_norm), std::move(state.dnormed_ND));
         norm_backward_weight(ctx, std::move(normed.pending), final_norm_grads_);
@@ -150,17 +164,22 @@ at::Tensor Model::backward(const OpContext& ctx, ForwardState&& state, at::Tenso
         state.blocks.pop_back();
     }
     if (!first_stage_) { return dx_ND; }
+    const OpScope scope(PlanOp::embedding);
     embedding_backward_weight(ctx, embedding_backward_input(ctx, std::move(state.embedding), dx_ND), embedding_grads_);
     return at::Tensor();
 }
 
 at::Tensor Model::blocks_forward(const OpContext& ctx, const at::Tensor& ids_N, at::Tensor x_ND) const
 {
-    const ScopedMemoryTag tag(MemoryTag::activations);
+    const ScopedMemoryTag tag(MemoryTag::transient);
     EXPECT(x_ND.defined() != first_stage_);
-    if (first_stage_) { x_ND = embedding_forward(ctx, embedding_, ids_N).y_ND; }
+    if (first_stage_)
+    {
+        const OpScope scope(PlanOp::embedding);
+        x_ND = embedding_forward(ctx, embedding_, ids_N).y_ND;
+    }
     for (const BlockParams& block : blocks_) { x_ND = block_forward(ctx, block, x_ND).y_ND; }
-    return last_stage_ ? norm_forward(ctx, final_norm_, x_ND).y_ND : x_ND;
+    return last_stage_ ? last_norm(ctx, x_ND).y_ND : x_ND;
 }
 
 at::Tensor Model::hidden_states(const OpContext& ctx, const at::Tensor& ids_N)
@@ -184,7 +203,8 @@ TrainForward Model::evaluate_stage(const OpContext& ctx, const TokenTensors& tok
         result.y_ND = std::move(x_ND);
         return result;
     }
-    const ScopedMemoryTag tag(MemoryTag::loss);
+    const ScopedMemoryTag tag(MemoryTag::transient);
+    const OpScope scope(PlanOp::head_loss);
     const HeadLossResult loss =
         head_loss(ctx, head_, LossMode::evaluate, x_ND, tokens.labels_N, tokens.mask_N, head_grads_);
     result.sums.loss = loss.loss_sum;

@@ -69,8 +69,8 @@ class Model
     Model(const ModelSpec& spec, ShardedParams& params, std::int64_t seq_len, std::int64_t loss_chunks);
 
     bool is(StageEnd end) const { return end == StageEnd::first ? first_stage_ : last_stage_; }
-    /// Shape and type of what stages exchange.
-    at::Tensor make_activation(std::int64_t num_tokens) const;
+    /// Room for what stages exchange; `name` in the activation table's words, "x" or "dy".
+    at::Tensor make_activation(std::int64_t num_tokens, const char* name) const;
 
     /// Forward, on the last stage with loss and the head's gradients; `scale` multiplies the loss's gradient at its source.
     /// `x_ND`: what the stage before sent, undefined on the first stage. Ids are read on the first stage, labels and mask on
@@ -89,6 +89,7 @@ class Model
     at::Tensor logits(const OpContext& ctx, const at::Tensor& ids_N);
 
   private:
+    NormForward last_norm(const OpContext& ctx, const at::Tensor& x_ND) const;
     at::Tensor blocks_forward(const OpContext& ctx, const at::Tensor& ids_N, at::Tensor x_ND) const;
 
     ModelSpec spec_;

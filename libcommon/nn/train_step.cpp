@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "engine/recorder.hpp"
 #include "nn/ops/tensor_view.hpp"
+#include "plan/step_program.hpp"
 
 namespace plimsoll::nn
 {
@@ -36,6 +38,7 @@ std::string not_finite_text(double value) { return std::isnan(value) ? "nan" : f
 struct Agreement
 {
     enum Slot { loss, count, squares, stop, clock, num_slots };
+    static_assert(num_slots == num_agreed_values, "the plan speaks of as many");
     std::array<double, num_slots> values{};
 
     void reduce(Communicator& world, Stream& stream)
@@ -62,12 +65,27 @@ class StageRun
     ScheduleCallbacks callbacks(const ReadTokens& read_tokens)
     {
         ScheduleCallbacks on;
-        on.recv_activation = [this](const Action& action) { recv_activation(alive_[action.micro_batch]); };
+        on.recv_activation = [this](const Action& action)
+        {
+            set_recorded_phase(StepPhase::forward, action.micro_batch);
+            recv_activation(alive_[action.micro_batch]);
+        };
         on.forward = [this, read_tokens](const Action& action)
-        { forward(alive_[action.micro_batch], action.micro_batch, read_tokens); };
+        {
+            set_recorded_phase(StepPhase::forward, action.micro_batch);
+            forward(alive_[action.micro_batch], action.micro_batch, read_tokens);
+        };
         on.send_activation = [this](const Action& action) { send_activation(alive_.at(action.micro_batch)); };
-        on.recv_gradient = [this](const Action& action) { recv_gradient(alive_.at(action.micro_batch)); };
-        on.backward = [this](const Action& action) { backward(action.micro_batch); };
+        on.recv_gradient = [this](const Action& action)
+        {
+            set_recorded_phase(StepPhase::backward, action.micro_batch);
+            recv_gradient(alive_.at(action.micro_batch));
+        };
+        on.backward = [this](const Action& action)
+        {
+            set_recorded_phase(StepPhase::backward, action.micro_batch);
+            backward(action.micro_batch);
+        };
         on.send_gradient = [this](const Action&) { send_gradient(); };
         on.after_action = [this](const Action&) { groups_.pp->progress(); };
         return on;
@@ -99,7 +117,7 @@ class StageRun
 
     void recv_activation(MicroBatch& slot)
     {
-        slot.x_ND = model_.make_activation(num_tokens());
+        slot.x_ND = model_.make_activation(num_tokens(), "x");
         groups_.pp->recv(buffer_view(slot.x_ND), stage() - 1, *ctx_.stream).wait(*ctx_.stream);
         clock_.lap(times_.pipeline);
     }
@@ -131,7 +149,7 @@ class StageRun
         // The next stage made this gradient from the activation: its send is complete.
         slot.sent.wait(*ctx_.stream);
         slot.y_ND = at::Tensor();
-        slot.dy_ND = model_.make_activation(num_tokens());
+        slot.dy_ND = model_.make_activation(num_tokens(), "dy");
         groups_.pp->recv(buffer_view(slot.dy_ND), stage() + 1, *ctx_.stream).wait(*ctx_.stream);
         clock_.lap(times_.pipeline);
     }
@@ -199,6 +217,7 @@ LossSums TrainStep::accumulate_gradients(std::int64_t step, std::int64_t consume
 
 double TrainStep::reduce_gradients()
 {
+    set_recorded_phase(StepPhase::reduce, -1);
     double squares = 0;
     for (std::int64_t u = 0; u < params_.num_units(); ++u)
     {
@@ -214,6 +233,7 @@ double TrainStep::reduce_gradients()
 
 void TrainStep::update(double grad_scale, double lr, std::int64_t adam_step)
 {
+    set_recorded_phase(StepPhase::update, -1);
     AdamWStep adam;
     adam.lr = lr;
     adam.beta1 = settings_.beta1;

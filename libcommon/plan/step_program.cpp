@@ -48,8 +48,8 @@ class Expander
     {
         phase_ = StepPhase::reduce;
         for (const FlatUnit& unit : flat.units) { reduce_unit(unit, flat.element_bytes); }
-        // Loss, tokens, norm and requests of all ranks in one sum of four doubles.
-        collective(PlanOp::reduce, "agreement", CollectiveKind::all_reduce, GroupKind::world, inputs_.layout.world(), 4 * 8);
+        collective(PlanOp::reduce, "agreement", CollectiveKind::all_reduce, GroupKind::world, inputs_.layout.world(),
+                   num_agreed_values * 8);
         phase_ = StepPhase::update;
         for (const FlatUnit& unit : flat.units) { update_unit(unit, flat.element_bytes); }
     }

@@ -18,6 +18,9 @@
 namespace plimsoll
 {
 
+/// Doubles that all ranks sum at the end of a step: loss, tokens, norm, and what they agree on.
+constexpr std::int64_t num_agreed_values = 5;
+
 struct StepInputs
 {
     ModelSpec model;

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <functional>
 
+#include "plan/kernel_shapes.hpp"
+
 namespace plimsoll::nn::kernels
 {
 
@@ -18,12 +20,6 @@ void parallel_for(std::int64_t count, std::int64_t grain, const std::function<vo
 void parallel_blocks(std::int64_t count, std::int64_t block,
                      const std::function<void(std::int64_t, std::int64_t)>& body);
 
-/// Rows that one block of a sum over rows takes: at least 64, at most 64 blocks. Depends on `rows` only, so that a
-/// sum by blocks has the same bits for every number of threads.
-inline std::int64_t sum_block_rows(std::int64_t rows)
-{
-    constexpr std::int64_t most_blocks = 64;
-    return std::max<std::int64_t>(64, (rows + most_blocks - 1) / most_blocks);
-}
+using plimsoll::sum_block_rows;
 
 }  // namespace plimsoll::nn::kernels

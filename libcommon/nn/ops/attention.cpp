@@ -9,6 +9,7 @@
 #include <cstring>
 #include <tuple>
 
+#include "nn/cpu_allocator.hpp"
 #include "nn/kernels/norm_kernels.hpp"
 #include "nn/kernels/parallel.hpp"
 #include "nn/kernels/rope_kernels.hpp"
@@ -125,6 +126,7 @@ at::Tensor query_key_buffer(const AttentionParams& params, const Shape& shape, c
 {
     if (!params.q_norm_weight_E.defined()) { return qkv_NT; }
     const at::Tensor qk = at::empty({shape.tokens, shape.qk_columns()}, qkv_NT.options());
+    name_tensor(qk, "qk", MemoryUse::transient);
     dispatch_real(qkv_NT.scalar_type(),
                   [&](auto zero) { prepare_query_key<decltype(zero)>(params, shape, qkv_NT, qk); });
     return qk;
@@ -159,19 +161,30 @@ void pack_gradients(const AttentionParams& params, const Shape& shape, const at:
                           });
 }
 
-/// Gradient of one of the two head norms, in place in dqkv; returns that of its weight. `first_column` is where its
-/// heads begin in a row of qkv.
-template<class T>
-at::Tensor head_norm_backward(const AttentionParams& params, const Shape& shape, const at::Tensor& weight_E,
-                              std::int64_t first_column, std::int64_t heads, const at::Tensor& qkv_NT,
-                              const at::Tensor& dqkv_NT)
+/// One of the two head norms.
+struct HeadNorm
 {
+    const at::Tensor& weight_E;
+    std::int64_t first_column;  ///< where its heads begin in a row of qkv
+    std::int64_t heads;
+    const char* parts;          ///< the activation table's names of its gradient
+    const char* sum;
+};
+
+/// Gradient of a head norm, in place in dqkv; returns that of its weight.
+template<class T>
+at::Tensor head_norm_backward(const AttentionParams& params, const Shape& shape, const HeadNorm& norm,
+                              const at::Tensor& qkv_NT, const at::Tensor& dqkv_NT)
+{
+    const std::int64_t first_column = norm.first_column;
+    const std::int64_t heads = norm.heads;
     const std::int64_t dim = shape.head_dim;
     const std::int64_t block = kernels::sum_block_rows(shape.tokens);
     const std::int64_t blocks = (shape.tokens + block - 1) / block;
     const at::Tensor partial_KE = at::zeros({blocks, dim}, qkv_NT.options());
+    name_tensor(partial_KE, norm.parts, MemoryUse::transient);
     const T* raw = elements<T>(qkv_NT) + first_column;
-    const T* weight = elements<T>(weight_E);
+    const T* weight = elements<T>(norm.weight_E);
     T* gradient_rows = mutable_elements<T>(dqkv_NT) + first_column;
     T* partial = mutable_elements<T>(partial_KE);
     kernels::parallel_blocks(shape.tokens, block,
@@ -196,6 +209,7 @@ at::Tensor head_norm_backward(const AttentionParams& params, const Shape& shape,
                                  }
                              });
     const at::Tensor dweight_E = at::zeros({dim}, qkv_NT.options());
+    name_tensor(dweight_E, norm.sum, MemoryUse::transient);
     kernels::add_partial_sums(partial, blocks, dim, dim, mutable_elements<T>(dweight_E));
     return dweight_E;
 }
@@ -239,6 +253,7 @@ AttentionForward attention_forward(const OpContext& ctx, const AttentionParams& 
     AttentionSaved& saved = result.saved;
     saved.x_ND = x_ND;
     saved.qkv_NT = project(x_ND, params.qkv_weight_TD, params.qkv_bias_T);
+    name_tensor(saved.qkv_NT, "qkv", MemoryUse::activations);
     const at::Tensor qk = query_key_buffer(params, shape, saved.qkv_NT);
     if (!params.q_norm_weight_E.defined())
     {
@@ -253,7 +268,10 @@ AttentionForward attention_forward(const OpContext& ctx, const AttentionParams& 
                                                                    shape.kv_heads),
                                                         0.0, true);
     saved.out_NA = out_BHSE.transpose(1, 2).reshape({shape.tokens, shape.heads * shape.head_dim});
+    name_tensor(saved.out_NA, "out", MemoryUse::activations);
+    name_tensor(saved.lse_BHS, "lse", MemoryUse::activations);
     result.y_ND = project_and_sum(ctx, saved.out_NA, params.o_weight_DA, params.o_bias_D);
+    name_tensor(result.y_ND, "y", MemoryUse::activations);
     return result;
 }
 
@@ -265,8 +283,10 @@ AttentionBackward attention_backward_input(const OpContext& ctx, const Attention
     AttentionBackward result;
     AttentionPending& pending = result.pending;
     pending.dqkv_NT = at::empty({shape.tokens, shape.qkv_columns()}, dy_ND.options());
+    name_tensor(pending.dqkv_NT, "dqkv", MemoryUse::transient);
     {
         const at::Tensor dout_NA = at::mm(dy_ND, params.o_weight_DA);
+        name_tensor(dout_NA, "dout", MemoryUse::transient);
         const at::Tensor qk = query_key_buffer(params, shape, consumed.qkv_NT);
         auto [dq, dk, dv] =
             at::_scaled_dot_product_flash_attention_for_cpu_backward(heads_BHSE(shape, dout_NA, 0, shape.heads),
@@ -276,6 +296,9 @@ AttentionBackward attention_backward_input(const OpContext& ctx, const Attention
                                                                                 shape.qk_heads(), shape.kv_heads),
                                                                      heads_BHSE(shape, consumed.out_NA, 0, shape.heads),
                                                                      consumed.lse_BHS, 0.0, true);
+        name_tensor(dq, "dq", MemoryUse::transient);
+        name_tensor(dk, "dk", MemoryUse::transient);
+        name_tensor(dv, "dv", MemoryUse::transient);
         const at::Tensor dq_BHSE = rows_contiguous(dq);
         const at::Tensor dk_BHSE = rows_contiguous(dk);
         const at::Tensor dv_BHSE = rows_contiguous(dv);
@@ -288,18 +311,20 @@ AttentionBackward attention_backward_input(const OpContext& ctx, const Attention
                       [&](auto zero)
                       {
                           using T = decltype(zero);
+                          const HeadNorm q = {params.q_norm_weight_E, 0, shape.heads, "dq_norm_parts", "dq_norm"};
+                          const HeadNorm k = {params.k_norm_weight_E, shape.heads * shape.head_dim, shape.kv_heads,
+                                              "dk_norm_parts", "dk_norm"};
                           pending.dq_norm_weight_E =
-                              head_norm_backward<T>(params, shape, params.q_norm_weight_E, 0, shape.heads,
-                                                    consumed.qkv_NT, pending.dqkv_NT);
+                              head_norm_backward<T>(params, shape, q, consumed.qkv_NT, pending.dqkv_NT);
                           pending.dk_norm_weight_E =
-                              head_norm_backward<T>(params, shape, params.k_norm_weight_E, shape.heads * shape.head_dim,
-                                                    shape.kv_heads, consumed.qkv_NT, pending.dqkv_NT);
+                              head_norm_backward<T>(params, shape, k, consumed.qkv_NT, pending.dqkv_NT);
                       });
     }
     pending.x_ND = consumed.x_ND;
     pending.out_NA = consumed.out_NA;
     pending.dy_ND = dy_ND;
     result.dx_ND = at::mm(pending.dqkv_NT, params.qkv_weight_TD);
+    name_tensor(result.dx_ND, "dx", MemoryUse::transient);
     sum_over_tp(ctx, result.dx_ND);
     return result;
 }
@@ -308,9 +333,9 @@ void attention_backward_weight(const OpContext&, AttentionPending&& pending, Att
 {
     const AttentionPending consumed = std::move(pending);
     add_weight_gradient(consumed.out_NA, consumed.dy_ND, grads.o_weight_DA);
-    add_bias_gradient(consumed.dy_ND, grads.o_bias_D);
+    add_bias_gradient(consumed.dy_ND, grads.o_bias_D, "do_bias_parts");
     add_weight_gradient(consumed.x_ND, consumed.dqkv_NT, grads.qkv_weight_TD);
-    add_bias_gradient(consumed.dqkv_NT, grads.qkv_bias_T);
+    add_bias_gradient(consumed.dqkv_NT, grads.qkv_bias_T, "dqkv_bias_parts");
     if (consumed.dq_norm_weight_E.defined())
     {
         dispatch_real(consumed.dq_norm_weight_E.scalar_type(),

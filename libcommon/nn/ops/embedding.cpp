@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "nn/cpu_allocator.hpp"
 #include "nn/kernels/parallel.hpp"
 #include "nn/kernels/row_kernels.hpp"
 #include "nn/ops/dispatch.hpp"
@@ -100,6 +101,7 @@ EmbeddingForward embedding_forward(const OpContext& ctx, const EmbeddingParams& 
     EmbeddingForward result;
     result.saved.ids_N = ids.view({ids.numel()});
     result.y_ND = at::empty({ids.numel(), params.tokens_VD.size(1)}, params.tokens_VD.options());
+    name_tensor(result.y_ND, "y", MemoryUse::loss);
     dispatch_real(result.y_ND.scalar_type(),
                   [&](auto zero)
                   {

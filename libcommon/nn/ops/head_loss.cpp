@@ -9,10 +9,12 @@
 #include <cstring>
 #include <vector>
 
+#include "nn/cpu_allocator.hpp"
 #include "nn/kernels/loss_kernels.hpp"
 #include "nn/kernels/parallel.hpp"
 #include "nn/ops/dispatch.hpp"
 #include "nn/ops/linear.hpp"
+#include "plan/kernel_shapes.hpp"
 
 namespace plimsoll::nn
 {
@@ -33,8 +35,10 @@ void check_labels(const std::int64_t* labels, const std::uint8_t* mask, std::int
 /// products are a fifth slower.
 at::Tensor make_logits_buffer(std::int64_t rows, std::int64_t vocab, const at::TensorOptions& options)
 {
-    const std::int64_t per_line = 64 / static_cast<std::int64_t>(options.dtype().itemsize());
-    return at::empty({rows, (vocab + per_line - 1) / per_line * per_line}, options).narrow(1, 0, vocab);
+    const at::Tensor buffer =
+        at::empty({rows, logits_row_elements(vocab, static_cast<std::int64_t>(options.dtype().itemsize()))}, options);
+    name_tensor(buffer, "logits", MemoryUse::loss);
+    return buffer.narrow(1, 0, vocab);
 }
 
 /// One chunk of rows on its way from logits to their gradient.
@@ -161,10 +165,8 @@ void loss_of_rows(const OpContext& ctx, LossMode mode, const HeadLossParams& par
 std::int64_t head_loss_chunk_rows(const HeadLossParams& params, std::int64_t num_rows)
 {
     const std::int64_t columns = params.slice.columns > 0 ? params.slice.columns : params.weight_VD.size(0);
-    const std::int64_t row_bytes = columns * static_cast<std::int64_t>(params.weight_VD.element_size());
-    const std::int64_t rows_in_budget = std::max<std::int64_t>(1, params.chunk_bytes / row_bytes);
-    const std::int64_t chunks = params.chunks > 0 ? params.chunks : (num_rows + rows_in_budget - 1) / rows_in_budget;
-    return std::max<std::int64_t>(1, (num_rows + chunks - 1) / std::max<std::int64_t>(1, chunks));
+    const auto element_bytes = static_cast<std::int64_t>(params.weight_VD.element_size());
+    return loss_chunk_rows(num_rows, columns, element_bytes, params.chunks, params.chunk_bytes);
 }
 
 HeadLossResult head_loss(const OpContext& ctx, const HeadLossParams& params, LossMode mode, const at::Tensor& x_ND,

@@ -17,6 +17,7 @@
 /// summed in f64.
 
 #include "nn/op_context.hpp"
+#include "plan/kernel_shapes.hpp"
 
 namespace plimsoll::nn
 {
@@ -33,7 +34,7 @@ struct HeadLossParams
     VocabSlice slice;
     double scale = 1.0;                     ///< of the gradient, not of the returned sum
     std::int64_t chunks = 0;                ///< number of chunks; 0: as many as `chunk_bytes` asks for
-    std::int64_t chunk_bytes = 64LL << 20;  ///< most bytes of one chunk's logits (at least one row is taken)
+    std::int64_t chunk_bytes = loss_chunk_bytes;  ///< most bytes of one chunk's logits (at least one row is taken)
 };
 
 /// View of the flat gradient buffer; undefined when frozen. For a tied model it is the embedding's.

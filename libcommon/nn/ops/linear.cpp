@@ -6,6 +6,7 @@
 #include <ATen/ops/t.h>
 #include <ATen/ops/zeros.h>
 
+#include "nn/cpu_allocator.hpp"
 #include "nn/kernels/parallel.hpp"
 #include "nn/kernels/row_kernels.hpp"
 #include "nn/ops/dispatch.hpp"
@@ -18,13 +19,14 @@ namespace
 {
 
 template<class T>
-void add_column_sums(const at::Tensor& dy_NO, const at::Tensor& dbias_O)
+void add_column_sums(const at::Tensor& dy_NO, const at::Tensor& dbias_O, const char* parts_name)
 {
     const std::int64_t num_rows = dy_NO.size(0);
     const std::int64_t columns = dy_NO.size(1);
     const std::int64_t block = kernels::sum_block_rows(num_rows);
     const std::int64_t blocks = (num_rows + block - 1) / block;
     const at::Tensor partial_KO = at::zeros({blocks, columns}, dy_NO.options());
+    name_tensor(partial_KO, parts_name, MemoryUse::transient);
     const T* dy = elements<T>(dy_NO);
     T* partial = mutable_elements<T>(partial_KO);
     kernels::parallel_blocks(num_rows, block,
@@ -69,11 +71,11 @@ void add_weight_gradient(const at::Tensor& x_NI, const at::Tensor& dy_NO, const 
     at::addmm_out(sum_OI, sum_OI, at::t(dy_NO), x_NI);
 }
 
-void add_bias_gradient(const at::Tensor& dy_NO, const at::Tensor& dbias_O)
+void add_bias_gradient(const at::Tensor& dy_NO, const at::Tensor& dbias_O, const char* parts_name)
 {
     if (!dbias_O.defined()) { return; }
     EXPECT(dy_NO.dim() == 2 && dbias_O.numel() == dy_NO.size(1));
-    dispatch_real(dy_NO.scalar_type(), [&](auto zero) { add_column_sums<decltype(zero)>(dy_NO, dbias_O); });
+    dispatch_real(dy_NO.scalar_type(), [&](auto zero) { add_column_sums<decltype(zero)>(dy_NO, dbias_O, parts_name); });
 }
 
 LinearForward linear_forward(const OpContext&, const LinearParams& params, const at::Tensor& x_NI)

@@ -62,6 +62,8 @@ at::Tensor project_and_sum(const OpContext& ctx, const at::Tensor& x_NI, const a
 void sum_over_tp(const OpContext& ctx, const at::Tensor& partial);
 at::Tensor project(const at::Tensor& x_NI, const at::Tensor& weight_OI, const at::Tensor& bias_O);
 void add_weight_gradient(const at::Tensor& x_NI, const at::Tensor& dy_NO, const at::Tensor& dweight_OI);
-void add_bias_gradient(const at::Tensor& dy_NO, const at::Tensor& dbias_O);
+/// `parts_name`: what the activation table calls the partial sums.
+void add_bias_gradient(const at::Tensor& dy_NO, const at::Tensor& dbias_O,
+                       const char* parts_name = "dbias_parts");
 
 }  // namespace plimsoll::nn

@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 
+#include "nn/cpu_allocator.hpp"
 #include "nn/kernels/activation_kernels.hpp"
 #include "nn/kernels/parallel.hpp"
 #include "nn/ops/dispatch.hpp"
@@ -81,10 +82,13 @@ MlpForward mlp_forward(const OpContext& ctx, const MlpParams& params, const at::
     result.saved.x_ND = x_ND;
     result.saved.pre_NG = project(x_ND, params.in_weight_GD, params.in_bias_G);
     const at::Tensor& pre_NG = result.saved.pre_NG;
+    name_tensor(pre_NG, "pre", MemoryUse::activations);
     const at::Tensor act_NF = at::empty({pre_NG.size(0), ffn_of(params.activation, pre_NG.size(1))}, pre_NG.options());
+    name_tensor(act_NF, "act", MemoryUse::transient);
     dispatch_real(pre_NG.scalar_type(),
                   [&](auto zero) { activate<decltype(zero)>(params.activation, pre_NG, act_NF); });
     result.y_ND = project_and_sum(ctx, act_NF, params.down_weight_DF, params.down_bias_D);
+    name_tensor(result.y_ND, "y", MemoryUse::activations);
     return result;
 }
 
@@ -92,6 +96,7 @@ MlpBackward mlp_backward_input(const OpContext& ctx, const MlpParams& params, Ml
 {
     at::Tensor pre_NG = std::move(saved.pre_NG);
     at::Tensor dact_NF = at::mm(dy_ND, params.down_weight_DF);
+    name_tensor(dact_NF, "dact", MemoryUse::transient);
     dispatch_real(pre_NG.scalar_type(),
                   [&](auto zero) { activation_backward<decltype(zero)>(params.activation, pre_NG, dact_NF); });
     const bool gated = params.activation == Activation::swiglu;
@@ -101,6 +106,7 @@ MlpBackward mlp_backward_input(const OpContext& ctx, const MlpParams& params, Ml
     result.pending.x_ND = std::move(saved.x_ND);
     result.pending.dy_ND = dy_ND;
     result.dx_ND = at::mm(result.pending.dpre_NG, params.in_weight_GD);
+    name_tensor(result.dx_ND, "dx", MemoryUse::transient);
     sum_over_tp(ctx, result.dx_ND);
     return result;
 }
@@ -109,9 +115,9 @@ void mlp_backward_weight(const OpContext&, MlpPending&& pending, MlpGrads& grads
 {
     const MlpPending consumed = std::move(pending);
     add_weight_gradient(consumed.act_NF, consumed.dy_ND, grads.down_weight_DF);
-    add_bias_gradient(consumed.dy_ND, grads.down_bias_D);
+    add_bias_gradient(consumed.dy_ND, grads.down_bias_D, "ddown_bias_parts");
     add_weight_gradient(consumed.x_ND, consumed.dpre_NG, grads.in_weight_GD);
-    add_bias_gradient(consumed.dpre_NG, grads.in_bias_G);
+    add_bias_gradient(consumed.dpre_NG, grads.in_bias_G, "din_bias_parts");
 }
 
 }  // namespace plimsoll::nn

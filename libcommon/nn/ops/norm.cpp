@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include "nn/cpu_allocator.hpp"
 #include "nn/kernels/norm_kernels.hpp"
 #include "nn/kernels/parallel.hpp"
 #include "nn/kernels/row_kernels.hpp"
@@ -30,10 +31,11 @@ kernels::NormRows<T> norm_rows(const NormParams& params, const NormSaved& saved,
 
 /// Sum of the rows of a [blocks, D] tensor.
 template<class T>
-at::Tensor sum_partials(const at::Tensor& partial_KD)
+at::Tensor sum_partials(const at::Tensor& partial_KD, const char* name)
 {
     const std::int64_t dim = partial_KD.size(1);
     at::Tensor sum_D = at::zeros({dim}, partial_KD.options());
+    name_tensor(sum_D, name, MemoryUse::transient);
     kernels::add_partial_sums(elements<T>(partial_KD), partial_KD.size(0), dim, dim, mutable_elements<T>(sum_D));
     return sum_D;
 }
@@ -49,6 +51,8 @@ NormBackward backward(const NormParams& params, const NormSaved& saved, const at
     const at::Tensor dx_ND = dresidual_ND.defined() ? dresidual_ND : dy_ND;
     const at::Tensor dweight_KD = at::zeros({blocks, dim}, dy_ND.options());
     const at::Tensor dbias_KD = params.bias_D.defined() ? at::zeros({blocks, dim}, dy_ND.options()) : at::Tensor();
+    name_tensor(dweight_KD, "dweight_parts", MemoryUse::transient);
+    name_tensor(dbias_KD, "dbias_parts", MemoryUse::transient);
 
     const T* dy = elements<T>(dy_ND);
     T* dx = mutable_elements<T>(dx_ND);
@@ -68,8 +72,8 @@ NormBackward backward(const NormParams& params, const NormSaved& saved, const at
                              });
     NormBackward result;
     result.dx_ND = dx_ND;
-    result.pending.dweight_D = sum_partials<T>(dweight_KD);
-    if (dbias_KD.defined()) { result.pending.dbias_D = sum_partials<T>(dbias_KD); }
+    result.pending.dweight_D = sum_partials<T>(dweight_KD, "dweight");
+    if (dbias_KD.defined()) { result.pending.dbias_D = sum_partials<T>(dbias_KD, "dbias"); }
     return result;
 }
 
@@ -106,6 +110,9 @@ NormForward norm_forward(const OpContext&, const NormParams& params, const at::T
     result.saved.rstd_N = at::empty({num_rows}, x_ND.options());
     if (params.kind == NormKind::layer_norm) { result.saved.mean_N = at::empty({num_rows}, x_ND.options()); }
     result.y_ND = at::empty(x_ND.sizes(), x_ND.options());
+    name_tensor(result.saved.rstd_N, "rstd", params.kept_as);
+    name_tensor(result.saved.mean_N, "mean", params.kept_as);
+    name_tensor(result.y_ND, "y", params.kept_as);
     dispatch_real(x_ND.scalar_type(),
                   [&](auto zero)
                   {

@@ -9,6 +9,7 @@
 
 #include "layout/model_spec.hpp"
 #include "nn/op_context.hpp"
+#include "plan/step_event.hpp"
 
 namespace plimsoll::nn
 {
@@ -19,6 +20,7 @@ struct NormParams
     double eps = 1e-5;
     at::Tensor weight_D;
     at::Tensor bias_D;  ///< undefined: none
+    MemoryUse kept_as = MemoryUse::activations;  ///< row of the memory table for what forward keeps
 };
 
 /// Views of the flat gradient buffer; undefined where absent or frozen.

@@ -1,0 +1,352 @@
+// What the trainer does, event by event, against what the plan said it would do, in every layout up to eight ranks.
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <mutex>
+#include <thread>
+
+#include "comm/thread_communicator.hpp"
+#include "engine/recorder.hpp"
+#include "engine/recording_communicator.hpp"
+#include "nn/ops/tensor_view.hpp"
+#include "plan/memory_plan.hpp"
+#include "torch/model/small_run.hpp"
+
+using namespace plimsoll;
+using namespace plimsoll::nn;
+
+namespace
+{
+
+constexpr std::int64_t seq_len = 16;
+
+ModelSpec gpt2()
+{
+    return parse_model_spec(R"({"model_type":"gpt2","vocab_size":37,"n_embd":32,"n_layer":8,"n_head":8,"n_positions":64,
+        "layer_norm_epsilon":1e-5,"activation_function":"gelu_new"})", "test");
+}
+
+ModelSpec llama(std::int64_t kv_heads)
+{
+    return parse_model_spec(fmt::format(R"({{"model_type":"llama","vocab_size":37,"hidden_size":32,"intermediate_size":48,
+        "num_hidden_layers":8,"num_attention_heads":8,"num_key_value_heads":{},"max_position_embeddings":64,"rms_norm_eps":1e-6,
+        "rope_theta":10000.0,"hidden_act":"silu","tie_word_embeddings":false}})", kv_heads), "test");
+}
+
+/// Head norms, QKV biases, a tied head and shared KV heads: everything that the others lack.
+ModelSpec qwen3()
+{
+    return parse_model_spec(R"({"model_type":"qwen3","vocab_size":37,"hidden_size":32,"intermediate_size":48,
+        "num_hidden_layers":8,"num_attention_heads":8,"num_key_value_heads":4,"head_dim":4,"max_position_embeddings":64,
+        "rms_norm_eps":1e-6,"rope_theta":10000.0,"hidden_act":"silu","tie_word_embeddings":true,"attention_bias":true})", "test");
+}
+
+struct Recorded
+{
+    std::vector<StepEvent> step;
+    std::vector<StepEvent> validation;
+    std::int64_t before = 0;  ///< bytes in use when the step began
+    std::int64_t after = 0;
+    std::int64_t peak = 0;
+    std::array<std::int64_t, num_memory_tags> at_peak{};
+};
+
+/// One batch of validation on this rank's stage.
+void evaluate_batch(Model& model, RankGroups& groups, const OpContext& ctx, TokenBatch& batch)
+{
+    set_recorded_phase(StepPhase::validation, 0);
+    Stream stream;
+    at::Tensor x_ND;
+    if (!model.is(StageEnd::first))
+    {
+        x_ND = model.make_activation(ctx.batch * ctx.seq_len, "x");
+        groups.pp->recv(buffer_view(x_ND), groups.pp->rank() - 1, stream).wait(stream);
+    }
+    const TrainForward done = model.evaluate_stage(ctx, token_tensors(batch), std::move(x_ND));
+    if (!model.is(StageEnd::last)) { groups.pp->send(buffer_view(done.y_ND), groups.pp->rank() + 1, stream).wait(stream); }
+}
+
+/// The second step of a run, recorded, and a batch of validation.
+Recorded record_rank(Communicator& world, const StepInputs& inputs)
+{
+    const c10::AutoGradMode no_autograd(false);
+    at::set_num_threads(static_cast<int>(inputs.policies.threads));
+    StepRecorder recorder;
+    RankMemoryScope memory;
+    RankGroups groups = make_rank_groups(world, inputs.layout, inputs.model.kv_heads);
+    record_collectives(groups);
+    const at::ScalarType dtype = inputs.policies.dtype == Dtype::f64 ? at::kDouble : at::kFloat;
+    ShardedParams params(inputs.model, inputs.layout, groups.coordinate, dtype, memory.tracker());
+    params.initialize(9);
+    Model model(inputs.model, params, inputs.policies.seq_len, inputs.policies.loss_chunks);
+    StepSettings settings;
+    settings.seq_len = inputs.policies.seq_len;
+    settings.micro_batch = inputs.layout.micro_batch;
+    settings.global_batch = inputs.layout.global_batch;
+    settings.schedule.kind = ScheduleKind::constant;
+    settings.schedule.lr = 1e-3;
+    settings.schedule.total_steps = 10;
+    TrainStep step(model, params, groups, settings,
+                   [&](std::int64_t first, std::int64_t num, TokenBatch& batch)
+                   { test::synthetic_samples(inputs.model.vocab, inputs.policies.seq_len, first, num, batch); });
+    const auto run = [&](std::int64_t number)
+    { step.run(number, (number - 1) * settings.global_batch, number, {[] { return false; }, 0.0}); };
+    run(1);
+
+    Recorded recorded;
+    recorded.before = memory.tracker().current();
+    memory.tracker().reset_peak();
+    {
+        const ScopedRecording recording(recorder);
+        run(2);
+    }
+    recorded.after = memory.tracker().current();
+    recorded.peak = memory.tracker().peak();
+    for (int tag = 0; tag < num_memory_tags; ++tag)
+    {
+        recorded.at_peak[static_cast<std::size_t>(tag)] = memory.tracker().at_peak(static_cast<MemoryTag>(tag));
+    }
+    recorded.step = recorder.take();
+
+    Stream stream;
+    OpContext ctx;
+    ctx.stream = &stream;
+    ctx.tp = groups.tp.get();
+    ctx.batch = inputs.policies.eval_micro_batch;
+    ctx.seq_len = inputs.policies.seq_len;
+    TokenBatch batch;
+    test::synthetic_samples(inputs.model.vocab, ctx.seq_len, 0, ctx.batch, batch);
+    {
+        const ScopedRecording recording(recorder);
+        evaluate_batch(model, groups, ctx, batch);
+    }
+    recorded.validation = recorder.take();
+    return recorded;
+}
+
+bool is_compared(const StepEvent& event) { return event.kind != EventKind::compute && event.kind != EventKind::workspace; }
+
+/// What must be equal, as text: names and sizes of tensors; kind, group, size and number of collectives.
+std::string comparable(const StepEvent& event)
+{
+    if (event.kind == EventKind::alloc || event.kind == EventKind::free)
+    {
+        return event_text(event) + " as " + memory_use_name(event.category);
+    }
+    return fmt::format("{} {} over {} ({} B) #{}", event_kind_name(event.kind), collective_kind_name(event.collective),
+                       group_kind_name(event.group), event.bytes, event.id);
+}
+
+std::vector<std::string> comparables(const std::vector<StepEvent>& events)
+{
+    std::vector<std::string> texts;
+    for (const StepEvent& event : events)
+    {
+        if (is_compared(event)) { texts.push_back(comparable(event)); }
+    }
+    return texts;
+}
+
+/// The first difference with its surroundings; empty when there is none.
+std::string first_difference(const std::vector<StepEvent>& planned_events, const std::vector<StepEvent>& recorded_events)
+{
+    const std::vector<std::string> planned = comparables(planned_events), recorded = comparables(recorded_events);
+    const std::size_t both = std::min(planned.size(), recorded.size());
+    std::size_t at = 0;
+    while (at < both && planned[at] == recorded[at]) { ++at; }
+    if (at == planned.size() && at == recorded.size()) { return ""; }
+    std::string text = fmt::format("event {} of {} planned, {} recorded", at, planned.size(), recorded.size());
+    for (std::size_t i = at > 3 ? at - 3 : 0; i < at + 4; ++i)
+    {
+        text += fmt::format("\n  {:<70} | {}", i < planned.size() ? planned[i] : "-", i < recorded.size() ? recorded[i] : "-");
+    }
+    return text;
+}
+
+/// Workspace that exceeds its bound or was not foreseen; empty when there is none.
+std::string workspace_fault(const std::vector<StepEvent>& planned, const std::vector<StepEvent>& recorded)
+{
+    for (const StepEvent& used : recorded)
+    {
+        if (used.kind != EventKind::workspace) { continue; }
+        std::int64_t bound = 0;
+        for (const StepEvent& event : planned)
+        {
+            const bool same = event.kind == EventKind::workspace && event.op == used.op && event.phase == used.phase &&
+                              event.layer == used.layer && event.micro_batch == used.micro_batch;
+            if (same) { bound = std::max(bound, event.bytes); }
+        }
+        if (used.bytes > bound) { return fmt::format("{} exceeds {} B", event_text(used), bound); }
+    }
+    return "";
+}
+
+std::string describe(const ParallelLayout& layout, std::int64_t rank)
+{
+    return fmt::format("dp {} tp {} pp {} zero {}, {} x {} accumulated, rank {}", layout.dp, layout.tp, layout.pp,
+                       layout.zero_stage, layout.micro_batch, layout.accumulation(), rank);
+}
+
+void check_peak(const StepInputs& inputs, const Recorded& recorded)
+{
+    const RankMemory planned = plan_rank_memory(inputs);
+    EXPECT_EQ(recorded.before, planned.start_up_bytes);
+    EXPECT_EQ(recorded.after, planned.after_step_bytes);
+    EXPECT_LE(recorded.peak, planned.step.bytes);
+    EXPECT_GE(static_cast<double>(recorded.peak), 0.98 * static_cast<double>(planned.step.bytes));
+    if (recorded.peak != planned.step.bytes) { return; }
+    for (int u = 0; u < num_memory_uses; ++u)
+    {
+        const auto use = static_cast<MemoryUse>(u);
+        EXPECT_EQ(recorded.at_peak[static_cast<std::size_t>(memory_tag_of(use))], planned.step.of(use)) << memory_use_name(use);
+    }
+}
+
+void check_layout(StepInputs inputs)
+{
+    std::mutex mutex;  // expectations of one rank at a time
+    run_ranks(inputs.layout.world(),
+              [&](Communicator& world)
+              {
+                  StepInputs mine = inputs;
+                  mine.coordinate = DeviceMesh(inputs.layout).coordinate(world.rank());
+                  const Recorded recorded = record_rank(world, mine);
+                  const StepProgram program = make_step_program(mine);
+                  const std::lock_guard<std::mutex> lock(mutex);
+                  const ::testing::ScopedTrace trace(__FILE__, __LINE__, describe(mine.layout, world.rank()));
+                  EXPECT_EQ(first_difference(program.step, recorded.step), "");
+                  EXPECT_EQ(first_difference(program.validation, recorded.validation), "");
+                  EXPECT_EQ(workspace_fault(program.step, recorded.step), "");
+                  EXPECT_EQ(workspace_fault(program.validation, recorded.validation), "");
+                  check_peak(mine, recorded);
+              });
+}
+
+/// All dp tp pp of `world` ranks, accumulation 1 and 3; ZeRO 1 where dp divides something, else 0.
+void check_world(const ModelSpec& model, std::int64_t world)
+{
+    for (std::int64_t tp = 1; tp <= world; tp *= 2)
+    {
+        for (std::int64_t pp = 1; tp * pp <= world; pp *= 2)
+        {
+            for (const std::int64_t accumulation : {1, 3})
+            {
+                StepInputs inputs;
+                inputs.model = model;
+                inputs.layout.dp = world / tp / pp;
+                inputs.layout.tp = tp;
+                inputs.layout.pp = pp;
+                inputs.layout.zero_stage = inputs.layout.dp > 1 && accumulation == 3 ? 1 : 0;
+                inputs.layout.micro_batch = accumulation == 3 ? 1 : 2;
+                inputs.layout.global_batch = inputs.layout.dp * inputs.layout.micro_batch * accumulation;
+                inputs.policies.seq_len = seq_len;
+                inputs.policies.loss_chunks = 2;
+                inputs.policies.eval_micro_batch = 3;
+                if (!validate(inputs.layout, model, world).empty()) { continue; }
+                check_layout(inputs);
+                if (::testing::Test::HasFailure()) { return; }
+            }
+        }
+    }
+}
+
+}  // namespace
+
+TEST(RecordedStep, OneRankIsAsPlanned)
+{
+    for (const ModelSpec& model : {gpt2(), llama(4), qwen3()}) { check_world(model, 1); }
+}
+
+TEST(RecordedStep, TwoRanksAreAsPlanned)
+{
+    for (const ModelSpec& model : {gpt2(), llama(4), qwen3()}) { check_world(model, 2); }
+}
+
+TEST(RecordedStep, FourRanksAreAsPlanned)
+{
+    for (const ModelSpec& model : {gpt2(), llama(4), qwen3()}) { check_world(model, 4); }
+}
+
+TEST(RecordedStep, EightRanksAreAsPlanned)
+{
+    for (const ModelSpec& model : {gpt2(), llama(8), qwen3()}) { check_world(model, 8); }
+}
+
+TEST(RecordedStep, DoublePrecisionIsAsPlanned)
+{
+    StepInputs inputs;
+    inputs.model = qwen3();
+    inputs.layout.tp = 2;
+    inputs.layout.pp = 2;
+    inputs.layout.micro_batch = 2;
+    inputs.layout.global_batch = 6;
+    inputs.policies.seq_len = seq_len;
+    inputs.policies.dtype = Dtype::f64;
+    inputs.policies.eval_micro_batch = 1;
+    check_layout(inputs);
+}
+
+TEST(RecordedStep, APlanOfAHundredMebibytesHoldsWithinTwoPercent)
+{
+    // Large enough for every size of flash attention's blocks and more than one block of partial sums; two threads.
+    StepInputs inputs;
+    inputs.model = parse_model_spec(R"({"model_type":"gpt2","vocab_size":8003,"n_embd":256,"n_layer":3,"n_head":4,
+        "n_positions":1024,"layer_norm_epsilon":1e-5,"activation_function":"gelu_new"})", "test");
+    inputs.policies.threads = 2;
+    inputs.policies.eval_micro_batch = 1;
+    for (const std::int64_t length : {256, 1024})
+    {
+        inputs.policies.seq_len = length;
+        EXPECT_GE(plan_rank_memory(inputs).step.bytes, std::int64_t{64} << 20);
+        check_layout(inputs);
+    }
+}
+
+TEST(RecordedStep, WithoutARecordingNothingIsNoted)
+{
+    EXPECT_EQ(thread_recorder(), nullptr);
+    StepRecorder recorder;
+    const at::Tensor tensor = at::empty({100});
+    name_tensor(tensor, "y", MemoryUse::activations);
+    EXPECT_TRUE(recorder.take().empty());
+}
+
+TEST(RankMemoryScope, CountsWhatItsThreadAllocatesWhoeverFrees)
+{
+    MemoryTracker& process = install_cpu_allocator();
+    const std::int64_t before = process.current();
+    at::Tensor made;
+    MemoryTracker* tracker = nullptr;
+    std::thread(
+        [&]
+        {
+            RankMemoryScope memory;
+            tracker = &memory.tracker();
+            made = at::empty({1000});
+            EXPECT_EQ(memory.tracker().current(), 4000);
+        })
+        .join();
+    EXPECT_EQ(process.current(), before);
+    EXPECT_EQ(tracker->current(), 4000);
+    made = at::Tensor();
+    EXPECT_EQ(tracker->current(), 0);
+}
+
+TEST(RankMemoryScope, NamingMovesBytesToTheirCategory)
+{
+    RankMemoryScope memory;
+    const ScopedMemoryTag tag(MemoryTag::transient);
+    const at::Tensor tensor = at::empty({1000});
+    EXPECT_EQ(memory.tracker().at_peak(MemoryTag::transient), 4000);
+    name_tensor(tensor.narrow(0, 10, 5), "y", MemoryUse::activations);  // a view names its block
+    EXPECT_EQ(memory.tracker().current(MemoryTag::activations), 4000);
+    EXPECT_EQ(memory.tracker().at_peak(MemoryTag::activations), 4000);
+    EXPECT_EQ(memory.tracker().at_peak(MemoryTag::transient), 0);
+    name_tensor(at::Tensor(), "y", MemoryUse::activations);
+    float outside[4] = {};
+    name_tensor(at::from_blob(outside, {4}), "y", MemoryUse::activations);
+    EXPECT_EQ(memory.tracker().current(), 4000);
+}
