@@ -134,7 +134,7 @@ TEST_F(TrainSetupTest, TheLossMaskOfAShardDecidesWhichTokensCount)
         const std::int64_t begin = setup.order->sample_at(position) * 16;
         for (std::int64_t label = begin + 1; label <= begin + 16; ++label) { expected += label % 3 == 0 ? 1 : 0; }
     }
-    const StepResult result = step.run(1, 0, 1, [] { return false; });
+    const StepResult result = step.run(1, 0, 1, {[] { return false; }, 0.0});
     EXPECT_EQ(result.sums.count, expected);
     EXPECT_LT(expected, 32);
 }

@@ -138,6 +138,6 @@ TEST(TrainStep, RefusesALossThatIsNotFiniteAndLeavesTheWeights)
 TEST(TrainStep, CarriesTheStopRequest)
 {
     SmallRun run(small_llama(), at::kFloat, 6);
-    EXPECT_FALSE(run.step->run(1, 0, 1, [] { return false; }).stop_requested);
-    EXPECT_TRUE(run.step->run(2, 6, 2, [] { return true; }).stop_requested);
+    EXPECT_FALSE(run.step->run(1, 0, 1, {[] { return false; }, 0.0}).stop_requested);
+    EXPECT_TRUE(run.step->run(2, 6, 2, {[] { return true; }, 0.0}).stop_requested);
 }
