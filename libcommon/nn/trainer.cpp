@@ -65,6 +65,19 @@ StepSettings step_settings(const TrainSetup& setup)
     return settings;
 }
 
+/// Bytes by tag at the moment of the peak, under the names that the plan uses.
+nlohmann::ordered_json peak_by_category(const MemoryTracker& memory, std::int64_t scratch)
+{
+    nlohmann::ordered_json categories = nlohmann::ordered_json::object();
+    for (int t = 0; t < num_memory_tags; ++t)
+    {
+        const auto tag = static_cast<MemoryTag>(t);
+        const std::int64_t bytes = memory.at_peak(tag) + (tag == MemoryTag::communication ? scratch : 0);
+        if (bytes > 0) { categories[std::string(memory_tag_name(tag))] = bytes; }
+    }
+    return categories;
+}
+
 }  // namespace
 
 Trainer::Trainer(const TrainSetup& setup, Communicator& world, RunDirectory* directory, Log& log, int threads)
@@ -86,6 +99,16 @@ std::string Trainer::shown_path(const std::string& path) const
 void Trainer::write_metrics(nlohmann::ordered_json row)
 {
     if (metrics_) { metrics_->write(std::move(row)); }
+}
+
+std::int64_t Trainer::scratch_bytes() const
+{
+    std::int64_t bytes = 0;
+    for (const auto* group : {&groups_.world, &groups_.dp, &groups_.tp, &groups_.pp, &groups_.kv, &groups_.embedding})
+    {
+        bytes += (*group)->scratch_bytes();
+    }
+    return bytes;
 }
 
 std::int64_t Trainer::largest(std::int64_t value)
@@ -196,7 +219,7 @@ TrainReport Trainer::run(const StopSignals& signals)
     if (stopped()) { report_.hint = "start again with the same command to continue"; }
     report_.step = state_.step;
     report_.consumed_tokens = state_.consumed_tokens;
-    report_.peak_bytes = largest(std::max(report_.peak_bytes, memory_.peak()));
+    report_.peak_bytes = largest(std::max(report_.peak_bytes, peak_bytes()));
     report_.seconds = now_seconds() - started_;
     return report_;
 }
@@ -219,7 +242,7 @@ void Trainer::one_step(const StopSignals& signals)
     state_.consumed_samples += setup_.layout.global_batch;
     state_.consumed_tokens += setup_.plan.tokens_per_step;
     report_.loss = result.loss();
-    report_.peak_bytes = std::max(report_.peak_bytes, memory_.peak());
+    report_.peak_bytes = std::max(report_.peak_bytes, peak_bytes());
     if (result.stop_requested && !finished()) 
     {
         report_.reason = signals.name().empty() ? "a signal on another rank" : signals.name();
@@ -248,7 +271,8 @@ void Trainer::log_step(const StepResult& result, double seconds)
     row["consumed_tokens"] = state_.consumed_tokens;
     row["valid_tokens"] = result.sums.count;
     row["updated"] = result.updated;
-    row["peak_bytes"] = memory_.peak();
+    row["peak_bytes"] = peak_bytes();
+    row["peak_by_category"] = peak_by_category(memory_, scratch_bytes());
     row["seconds"] = seconds;
     row["phase_seconds"] = {{"data", result.times.data},
                    {"pipeline", result.times.pipeline},
@@ -268,7 +292,7 @@ void Trainer::print_row(const StepResult& result)
     shown.lr = result.lr;
     shown.tokens_per_second =
         static_cast<double>(setup_.plan.tokens_per_step * window_steps_) / std::max(window_seconds_, 1e-9);
-    shown.peak_bytes = memory_.peak();
+    shown.peak_bytes = peak_bytes();
     shown.seconds_left = mean_step_seconds_ * static_cast<double>(setup_.plan.total_steps - state_.step);
     table_.row(shown);
     window_seconds_ = 0;
@@ -282,6 +306,7 @@ void Trainer::run_validation()
     const EvaluationResult result =
         evaluate(*model_, groups_, *setup_.eval_set, setup_.config.data.seq_len, micro_batch);
     last_eval_ = clock_;
+    report_.peak_bytes = std::max(report_.peak_bytes, peak_bytes());
     report_.val_loss = result.loss;
     nlohmann::ordered_json row;
     row["step"] = state_.step;

@@ -68,6 +68,9 @@ class Trainer
     std::string shown_path(const std::string& path) const;
     /// Rank 0 writes, the others drop the row.
     void write_metrics(nlohmann::ordered_json row);
+    /// Of this rank since the last reset: tensors, flat buffers, and scratch of its communicators.
+    std::int64_t peak_bytes() const { return memory_.peak() + scratch_bytes(); }
+    std::int64_t scratch_bytes() const;
     /// The largest of all ranks, on every rank.
     std::int64_t largest(std::int64_t value);
 

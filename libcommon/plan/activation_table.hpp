@@ -40,6 +40,9 @@
 namespace plimsoll
 {
 
+/// How ranks exchange data: threads read each other's buffers, messages need scratch (layout/collective_cost.hpp).
+enum class Transport : std::uint8_t { threads, messages };
+
 /// What decides a step besides model, layout and rank.
 struct StepPolicies
 {
@@ -47,6 +50,7 @@ struct StepPolicies
     std::int64_t seq_len = 0;         ///< S
     std::int64_t loss_chunks = 0;     ///< [train] loss-chunks; 0: chunks of at most 64 MiB
     std::int64_t threads = 1;         ///< of a rank: kernels' workspace grows with it
+    Transport transport = Transport::threads;
     std::int64_t eval_micro_batch = 0; ///< sequences of a validation batch; 0: the run does not validate
 };
 

@@ -34,6 +34,7 @@ StepPolicies step_policies(const RunConfig& config, std::int64_t threads, Valida
     policies.seq_len = config.data.seq_len;
     policies.loss_chunks = config.train.loss_chunks;
     policies.threads = threads;
+    policies.transport = Transport::messages;
     if (validation == Validation::planned)
     {
         policies.eval_micro_batch = config.eval.micro_batch > 0 ? config.eval.micro_batch : config.layout.micro_batch;

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/error.hpp"
+#include "layout/collective_cost.hpp"
 #include "plan/op_scripts.hpp"
 
 namespace plimsoll
@@ -310,6 +312,47 @@ void emit_buffer(const EventSink& sink, MemoryUse category, const char* name, st
     if (bytes > 0) { sink(event); }
 }
 
+std::int64_t group_size(const StepInputs& inputs, GroupKind group)
+{
+    const ParallelLayout& layout = inputs.layout;
+    switch (group)
+    {
+        case GroupKind::world: return layout.world();
+        case GroupKind::dp: return layout.dp;
+        case GroupKind::tp: return layout.tp;
+        case GroupKind::pp: return layout.pp;
+        case GroupKind::kv: return std::max<std::int64_t>(1, layout.tp / inputs.model.kv_heads);
+        case GroupKind::embedding: return inputs.model.tied && layout.pp > 1 ? 2 : 1;
+        case GroupKind::none: break;
+    }
+    return 1;
+}
+
+/// Each group that reduces more than a little keeps scratch from its first such operation on.
+void emit_scratch(const StepInputs& inputs, const EventSink& sink)
+{
+    if (inputs.policies.transport == Transport::threads || inputs.layout.world() == 1) { return; }
+    StepInputs one_micro_batch = inputs;
+    one_micro_batch.layout.global_batch = inputs.layout.dp * inputs.layout.micro_batch;
+    std::set<GroupKind> reducing;
+    expand_step(one_micro_batch, Repeats::left_out,
+                [&](const StepEvent& event)
+                {
+                    if (event.kind != EventKind::start) { return; }
+                    const bool large = event.bytes * group_size(inputs, event.group) > collective_small_bytes;
+                    if (event.collective == CollectiveKind::reduce_scatter ||
+                        (event.collective == CollectiveKind::all_reduce && large))
+                    {
+                        reducing.insert(event.group);
+                    }
+                });
+    for (const GroupKind group : reducing)
+    {
+        emit_buffer(sink, MemoryUse::communication, group_kind_name(group), -1,
+                    collective_scratch_bytes(group_size(inputs, group)));
+    }
+}
+
 FlatLayout flat_layout(const StepInputs& inputs)
 {
     return make_flat_layout(inputs.model, inputs.layout, inputs.coordinate, dtype_bytes(inputs.policies.dtype));
@@ -353,6 +396,7 @@ void expand_start_up(const StepInputs& inputs, const EventSink& sink)
         emit_buffer(sink, MemoryUse::parameters, "rope_cos", -1, table);
         emit_buffer(sink, MemoryUse::parameters, "rope_sin", -1, table);
     }
+    emit_scratch(inputs, sink);
 }
 
 void expand_step(const StepInputs& inputs, Repeats repeats, const EventSink& sink)

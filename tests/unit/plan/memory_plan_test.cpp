@@ -214,3 +214,21 @@ TEST(MemoryPlan, JsonHasWhatReadersNeed)
     EXPECT_EQ(json["ranks"][1]["peak_bytes"], sum);
     EXPECT_TRUE(json["ranks"][0]["validation"].is_null());
 }
+
+TEST(MemoryPlan, MessagesNeedScratchForEveryGroupThatReducesMuch)
+{
+    // Little is at most 256 KiB over all members. dp 2 x tp 2 sums less: a block's gradients are 12 x 64 x 64 / 2 x 4 B = 96
+    // KiB, what tp sums is a micro-batch of 64 tokens x 64 x 4 B = 16 KiB.
+    StepInputs inputs = inputs_of(eight_layer_gpt2(), layout_of(2, 2, 1), 64);
+    const std::int64_t threads = plan_rank_memory(inputs).start_up_bytes;
+    inputs.policies.transport = Transport::messages;
+    EXPECT_EQ(plan_rank_memory(inputs).start_up_bytes, threads);
+    inputs.layout.zero_stage = 1;  // a reduce-scatter always takes scratch: two halves of 1 MiB
+    const RankMemory scattered = plan_rank_memory(inputs);
+    EXPECT_EQ(scattered.step.of(MemoryUse::communication), 2 * mib);
+    inputs.layout.micro_batch = 16;  // 256 KiB from each of two ranks of tp
+    inputs.layout.global_batch = 32;
+    EXPECT_EQ(plan_rank_memory(inputs).step.of(MemoryUse::communication), 4 * mib);
+    inputs.layout = layout_of(1, 1, 1);
+    EXPECT_EQ(plan_rank_memory(inputs).step.of(MemoryUse::communication), 0);
+}
