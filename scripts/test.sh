@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# test.sh: every test. Preset ci with all labels, the Clang 14 build of what is free of torch, then the unit tests under
-# AddressSanitizer with UBSan and under ThreadSanitizer. A failing stage does not stop the others; one table at the end.
+# test.sh: every test. Preset ci with all labels, the Clang 14 build of what is free of torch, then the tests of labels
+# unit and ranks under AddressSanitizer with UBSan and under ThreadSanitizer. A failing stage does not stop the others; one table at the end.
 set -u -o pipefail
 . "$(dirname "$0")/common.sh"
 keep_inside_build
@@ -37,10 +37,10 @@ if run_stage deps "$SOURCE_DIR/scripts/deps.sh" demo test; then
     labels=()
     build_and_test ci all all_verify_interface_header_sets
     run_stage install-ci env PRESET=ci PREFIX="$BUILD/install" "$SOURCE_DIR/scripts/install.sh"
-    labels=(-L '^unit$')
+    labels=(-L '^(unit|ranks)$')
     run_stage build-clang "$SOURCE_DIR/scripts/build.sh" clang
-    build_and_test asan tests_unit
-    build_and_test tsan tests_unit
+    build_and_test asan tests_unit tests_ranks
+    build_and_test tsan tests_unit tests_ranks
 fi
 stage "summary"
 "$PYTHON" "$SOURCE_DIR/scripts/summarize_tests.py" "$results"

@@ -1,5 +1,7 @@
 #include "comm/operation_queue.hpp"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <chrono>
 #include <exception>
@@ -13,6 +15,8 @@ namespace
 {
 
 constexpr auto progress_time = std::chrono::microseconds(50);
+constexpr std::int64_t long_yield_ns = 150000;
+constexpr std::int64_t contended_ns = 20000000;
 
 }  // namespace
 
@@ -21,6 +25,22 @@ void pause_cpu()
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #endif
+}
+
+std::int64_t steady_now_ns()
+{
+    const auto since = std::chrono::steady_clock::now().time_since_epoch();
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
+}
+
+bool PoliteYield::yield()
+{
+    const std::int64_t before = steady_now_ns();
+    if (before < contended_until_ns_) { return false; }
+    ::sched_yield();
+    const std::int64_t after = steady_now_ns();
+    if (after - before > long_yield_ns) { contended_until_ns_ = after + contended_ns; }
+    return true;
 }
 
 void Operation::finish() { queue->wait(*this); }

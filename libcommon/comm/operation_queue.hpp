@@ -83,4 +83,19 @@ class OperationQueue : public std::enable_shared_from_this<OperationQueue>
 /// For loops that poll: says the processor that it does.
 void pause_cpu();
 
+/// Who polls by giving its core to others gets it back only after their time slices; a sleeper is woken at once. So waits
+/// yield while that costs little, and sleep where others compute. Of one thread.
+class PoliteYield
+{
+  public:
+    /// Yields. False, without yielding, for a while after a yield took long: sleep instead.
+    bool yield();
+
+  private:
+    std::int64_t contended_until_ns_ = 0;
+};
+
+/// Of a clock that only moves forward.
+std::int64_t steady_now_ns();
+
 }  // namespace plimsoll

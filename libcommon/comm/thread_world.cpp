@@ -67,8 +67,10 @@ void ThreadRank::look()
 void ThreadRank::rest(int idle)
 {
     if (idle < num_spins_) { pause_cpu(); }
-    else if (idle < num_spins_ + num_yields) { ::sched_yield(); }
-    else { world_->bells[static_cast<std::size_t>(rank())]->sleep(seen_rings_); }
+    else if (idle >= num_spins_ + num_yields || !polite_.yield())
+    {
+        world_->bells[static_cast<std::size_t>(rank())]->sleep(seen_rings_);
+    }
 }
 
 std::int64_t ThreadRank::next_group_ordinal(std::int64_t parent, const std::vector<std::int64_t>& ranks)

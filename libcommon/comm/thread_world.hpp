@@ -92,6 +92,7 @@ class ThreadRank final : public OperationQueue
     std::uint32_t seen_rings_ = 0;
     std::map<std::pair<std::int64_t, std::vector<std::int64_t>>, std::int64_t> group_ordinals_;
     int num_spins_;
+    PoliteYield polite_;
 };
 
 /// (parent group, its members in world ranks, how often this was asked for).

@@ -2,8 +2,6 @@
 
 #ifdef PLIMSOLL_WITH_MPI
 
-#include <sched.h>
-
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -16,12 +14,6 @@ namespace
 {
 
 constexpr std::int64_t millisecond_ns = 1000000;
-
-std::int64_t now_ns()
-{
-    const auto since = std::chrono::steady_clock::now().time_since_epoch();
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
-}
 
 }  // namespace
 
@@ -54,11 +46,13 @@ void Engine::rest(int idle)
         pause_cpu();
         return;
     }
-    const std::int64_t now = now_ns();
+    const std::int64_t now = steady_now_ns();
     if (idle == num_spins_) { idle_since_ns_ = now; }
     const std::int64_t idle_ns = now - idle_since_ns_;
-    if (idle_ns < 5 * millisecond_ns) { ::sched_yield(); }
-    else { std::this_thread::sleep_for(std::chrono::microseconds(idle_ns < 200 * millisecond_ns ? 20 : 500)); }
+    if (idle_ns > 5 * millisecond_ns || !polite_.yield())
+    {
+        std::this_thread::sleep_for(std::chrono::microseconds(idle_ns < 200 * millisecond_ns ? 20 : 500));
+    }
 }
 
 MessageOperation::MessageOperation(Engine& engine, std::shared_ptr<Watchdog> watches, const char* what, std::int64_t peer,

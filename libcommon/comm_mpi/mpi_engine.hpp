@@ -42,6 +42,7 @@ class Engine final : public OperationQueue
     int num_spins_;
     std::int64_t num_given_up_ = 0;
     std::int64_t idle_since_ns_ = 0;
+    PoliteYield polite_;
 };
 
 /// An operation under way: rounds of sends and receives with work in between.

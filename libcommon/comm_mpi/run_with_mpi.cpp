@@ -29,6 +29,7 @@ namespace
 
 constexpr auto wait_for_others = std::chrono::seconds(2);
 // How long one that does not speak lets the speaker end the job, so that the line is out before the processes are gone.
+constexpr auto wait_for_launcher = std::chrono::milliseconds(200);
 constexpr auto wait_for_speaker = std::chrono::seconds(1);
 
 /// Sends what this process prints to nowhere for its lifetime: MPI's remarks on a job that failed stand beside ours, and those
@@ -259,6 +260,8 @@ class Job
             const std::string place = mine.place.empty() ? "" : fmt::format(" ({})", mine.place);
             std::fprintf(stderr, "%s: rank %d%s: %s\n", program_invocation_short_name, rank_, place.c_str(), text.c_str());
             std::fflush(stderr);
+            // The launcher must have passed it on before it kills: under load it lost the line.
+            std::this_thread::sleep_for(wait_for_launcher);
         }
         else { std::this_thread::sleep_for(wait_for_speaker); }
         const SilentProcess silent;

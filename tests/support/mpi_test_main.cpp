@@ -1,4 +1,5 @@
 // GoogleTest main of a job with several ranks: all run every test, rank 0 prints what any of them found.
+// --largest-message=BYTES cuts messages as MPI's int counts would cut those of several gigabytes.
 
 #include <gtest/gtest.h>
 
@@ -67,10 +68,11 @@ int main(int argc, char** argv)
     tool.name = "mpi-test";
     Command command;
     command.run_files = RunFiles::refused;
-    command.run = [](const Invocation&)
+    MpiOptions options;
+    options.watchdog_s = 20;
+    command.declare = [&](OptionSet& set) { set.add_count("", "largest-message", options.largest_message, "bytes").range(1); };
+    command.run = [&](const Invocation&)
     {
-        MpiOptions options;
-        options.watchdog_s = 20;
         return run_with_mpi(
             [](Communicator& world)
             {
@@ -87,6 +89,5 @@ int main(int argc, char** argv)
             options);
     };
     tool.commands = {command};
-    const char* arguments[] = {"mpi-test"};
-    return run_tool(1, arguments, tool);
+    return run_tool(argc, argv, tool);
 }
