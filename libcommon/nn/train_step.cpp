@@ -43,6 +43,7 @@ struct Agreement
 
     void reduce(Communicator& world, Stream& stream)
     {
+        const OpScope scope(PlanOp::reduce);
         BufferView view;
         view.data = values.data();
         view.dtype = Dtype::f64;
@@ -117,6 +118,7 @@ class StageRun
 
     void recv_activation(MicroBatch& slot)
     {
+        const OpScope scope(PlanOp::pipeline);
         slot.x_ND = model_.make_activation(num_tokens(), "x");
         groups_.pp->recv(buffer_view(slot.x_ND), stage() - 1, *ctx_.stream).wait(*ctx_.stream);
         clock_.lap(times_.pipeline);
@@ -140,12 +142,14 @@ class StageRun
 
     void send_activation(MicroBatch& slot)
     {
+        const OpScope scope(PlanOp::pipeline);
         slot.sent = groups_.pp->send(buffer_view(slot.y_ND), stage() + 1, *ctx_.stream);
         clock_.lap(times_.pipeline);
     }
 
     void recv_gradient(MicroBatch& slot)
     {
+        const OpScope scope(PlanOp::pipeline);
         // The next stage made this gradient from the activation: its send is complete.
         slot.sent.wait(*ctx_.stream);
         slot.y_ND = at::Tensor();
@@ -165,6 +169,7 @@ class StageRun
 
     void send_gradient()
     {
+        const OpScope scope(PlanOp::pipeline);
         gradient_sent_.wait(*ctx_.stream);
         sent_dx_ND_ = std::move(dx_ND_);
         gradient_sent_ = groups_.pp->send(buffer_view(sent_dx_ND_), stage() - 1, *ctx_.stream);
@@ -217,6 +222,7 @@ LossSums TrainStep::accumulate_gradients(std::int64_t step, std::int64_t consume
 
 double TrainStep::reduce_gradients()
 {
+    const OpScope scope(PlanOp::reduce);
     set_recorded_phase(StepPhase::reduce, -1);
     double squares = 0;
     for (std::int64_t u = 0; u < params_.num_units(); ++u)
@@ -233,6 +239,7 @@ double TrainStep::reduce_gradients()
 
 void TrainStep::update(double grad_scale, double lr, std::int64_t adam_step)
 {
+    const OpScope scope(PlanOp::update);
     set_recorded_phase(StepPhase::update, -1);
     AdamWStep adam;
     adam.lr = lr;

@@ -62,10 +62,12 @@ void evaluate_batch(Model& model, RankGroups& groups, const OpContext& ctx, Toke
     at::Tensor x_ND;
     if (!model.is(StageEnd::first))
     {
+        const OpScope scope(PlanOp::pipeline);
         x_ND = model.make_activation(ctx.batch * ctx.seq_len, "x");
         groups.pp->recv(buffer_view(x_ND), groups.pp->rank() - 1, stream).wait(stream);
     }
     const TrainForward done = model.evaluate_stage(ctx, token_tensors(batch), std::move(x_ND));
+    const OpScope scope(PlanOp::pipeline);
     if (!model.is(StageEnd::last)) { groups.pp->send(buffer_view(done.y_ND), groups.pp->rank() + 1, stream).wait(stream); }
 }
 
@@ -136,7 +138,8 @@ std::string comparable(const StepEvent& event)
     {
         return event_text(event) + " as " + memory_use_name(event.category);
     }
-    return fmt::format("{} {} over {} ({} B) #{}", event_kind_name(event.kind), collective_kind_name(event.collective),
+    const char* op = event.kind == EventKind::start ? plan_op_name(event.op) : "";  // whoever waits
+    return fmt::format("{} {} {} over {} ({} B) #{}", event_kind_name(event.kind), op, collective_kind_name(event.collective),
                        group_kind_name(event.group), event.bytes, event.id);
 }
 
