@@ -69,7 +69,7 @@ def test_stages_stand_side_by_side(run):
     assert done.stdout.startswith("llama-3.1-8b (8.03 B parameters)   dp 4 x tp 2 x pp 2 = 16 ranks   zero 1   fp32\n")
     assert re.search(r"^per rank, GiB +stage 0 +stage 1$", done.stdout, re.M)
     assert "2 moments, over dp 4" in done.stdout
-    assert "2 1 micro-batches in flight (1f1b)" in done.stdout
+    assert "2 and 1 micro-batches in flight (1f1b)" in done.stdout
     assert "vocabulary 128256 over tp 2" in done.stdout
     assert re.search(r"^tp 1 dp 8 ", done.stdout, re.M)
     assert re.search(r"^zero 0 ", done.stdout, re.M)

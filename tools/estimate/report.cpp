@@ -105,9 +105,10 @@ class Table
     {
         if (plan_.stages.size() == 1) { return "1 micro-batch in flight"; }
         std::string counts;
-        for (const std::size_t stage : stages_)
+        for (std::size_t i = 0; i < stages_.size(); ++i)
         {
-            counts += fmt::format("{}{}", counts.empty() ? "" : " ", rank(stage).micro_batches_in_flight);
+            const char* before = i == 0 ? "" : i + 1 == stages_.size() ? " and " : ", ";
+            counts += fmt::format("{}{}", before, rank(stages_[i]).micro_batches_in_flight);
         }
         return counts + " micro-batches in flight (1f1b)";
     }
