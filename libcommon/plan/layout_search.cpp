@@ -126,7 +126,7 @@ LayoutSearch search_layouts(const MemoryPlan& plan, const MemoryLimit& limit)
                         choice.layout = layout;
                         choice.changes = count_changes(changes_of(plan.layout, layout));
                         choice.options = options_of(plan.layout, layout);
-                        choice.peak_bytes = plan_memory(plan.model, layout, plan.policies).peak_bytes();
+                        choice.peak_bytes = planned_peak_bytes(plan.model, layout, plan.policies);
                         if (search.tried == 0 || choice.peak_bytes < search.smallest.peak_bytes) { search.smallest = choice; }
                         if (choice.peak_bytes <= limit.bytes) { search.fitting.push_back(choice); }
                         ++search.tried;

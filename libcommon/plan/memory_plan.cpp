@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/units.hpp"
@@ -63,23 +65,29 @@ void MemoryFold::reset_peak()
 
 RankMemory plan_rank_memory(const StepInputs& inputs)
 {
+    return plan_rank_memory(inputs, step_schedule(inputs.layout, Repeats::left_out));
+}
+
+RankMemory plan_rank_memory(const StepInputs& inputs, const PipelineSchedule& schedule)
+{
     const std::int64_t stage = inputs.coordinate[MeshAxis::pp];
+    const RankProgram program(inputs);
     RankMemory rank;
     rank.coordinate = inputs.coordinate;
     rank.layers = stage_layers(inputs.model, inputs.layout, stage);
-    rank.micro_batches_in_flight = max_in_flight(step_schedule(inputs.layout, Repeats::left_out), stage);
+    rank.micro_batches_in_flight = max_in_flight(schedule, stage);
     MemoryFold fold;
     const EventSink sink = [&fold](const StepEvent& event) { fold.add(event); };
-    expand_start_up(inputs, sink);
+    program.start_up(sink);
     rank.start_up_bytes = fold.current();
     fold.reset_peak();
-    expand_step(inputs, Repeats::left_out, sink);
+    program.step(schedule, sink);
     rank.step = fold.peak();
     rank.after_step_bytes = fold.current();
     if (inputs.policies.eval_micro_batch > 0)
     {
         fold.reset_peak();
-        expand_validation(inputs, sink);
+        program.validation(sink);
         rank.validation = fold.peak();
     }
     return rank;
@@ -92,23 +100,51 @@ std::int64_t MemoryPlan::worst_stage() const
     return worst - stages.begin();
 }
 
+namespace
+{
+
+/// Calls visit(plan of the rank that needs most) for each of `stages`. Ranks of a stage differ in the rows of the vocabulary
+/// only, and tp rank 0 has most.
+template<class Visit>
+void for_stages(const ModelSpec& model, const ParallelLayout& layout, const StepPolicies& policies,
+                const std::vector<std::int64_t>& stages, const Visit& visit)
+{
+    StepInputs inputs;
+    inputs.model = model;
+    inputs.layout = layout;
+    inputs.policies = policies;
+    const PipelineSchedule schedule = step_schedule(layout, Repeats::left_out);
+    for (const std::int64_t stage : stages)
+    {
+        inputs.coordinate.index[static_cast<std::size_t>(MeshAxis::pp)] = stage;
+        visit(plan_rank_memory(inputs, schedule));
+    }
+}
+
+}  // namespace
+
 MemoryPlan plan_memory(const ModelSpec& model, const ParallelLayout& layout, const StepPolicies& policies)
 {
     MemoryPlan plan;
     plan.model = model;
     plan.layout = layout;
     plan.policies = policies;
-    StepInputs inputs;
-    inputs.model = model;
-    inputs.layout = layout;
-    inputs.policies = policies;
-    // Ranks of a stage differ in the rows of the vocabulary only, and tp rank 0 has most.
-    for (std::int64_t stage = 0; stage < layout.pp; ++stage)
-    {
-        inputs.coordinate.index[static_cast<std::size_t>(MeshAxis::pp)] = stage;
-        plan.stages.push_back(plan_rank_memory(inputs));
-    }
+    std::vector<std::int64_t> all(static_cast<std::size_t>(layout.pp));
+    std::iota(all.begin(), all.end(), 0);
+    for_stages(model, layout, policies, all, [&](RankMemory rank) { plan.stages.push_back(std::move(rank)); });
     return plan;
+}
+
+std::int64_t planned_peak_bytes(const ModelSpec& model, const ParallelLayout& layout, const StepPolicies& policies)
+{
+    // Stages between the ends do the same with ever fewer micro-batches in flight and no more layers than the one before.
+    std::vector<std::int64_t> stages = {0};
+    if (layout.pp > 2) { stages.push_back(1); }
+    if (layout.pp > 1) { stages.push_back(layout.pp - 1); }
+    std::int64_t peak = 0;
+    for_stages(model, layout, policies, stages,
+               [&](const RankMemory& rank) { peak = std::max(peak, rank.peak().bytes); });
+    return peak;
 }
 
 std::string MemoryUnit::text(std::int64_t value) const

@@ -62,6 +62,8 @@ struct RankMemory
 };
 
 RankMemory plan_rank_memory(const StepInputs& inputs);
+/// With step_schedule() of the layout at hand.
+RankMemory plan_rank_memory(const StepInputs& inputs, const PipelineSchedule& schedule);
 
 struct MemoryPlan
 {
@@ -77,6 +79,9 @@ struct MemoryPlan
 
 /// @pre validate(layout, model, layout.world()) is empty
 MemoryPlan plan_memory(const ModelSpec& model, const ParallelLayout& layout, const StepPolicies& policies);
+
+/// plan_memory().peak_bytes() from the few stages that can need most: for searches.
+std::int64_t planned_peak_bytes(const ModelSpec& model, const ParallelLayout& layout, const StepPolicies& policies);
 
 /// What a rank may use, and who said so.
 struct MemoryLimit

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "base/error.hpp"
 #include "layout/collective_cost.hpp"
@@ -44,6 +45,16 @@ class Expander
         }
         finish_gradient_send();
         micro_batch_ = -1;
+    }
+
+    /// Every kind of collective that a step makes, once or more.
+    void all_collectives(const FlatLayout& flat)
+    {
+        if (first_stage_) { replay(scripts_.embedding_forward, -1); }
+        replay(scripts_.block_forward, range_.first);
+        if (last_stage_) { replay(scripts_.head_forward, -1); }
+        replay(scripts_.block_backward, range_.first);
+        reduce_and_update(flat);
     }
 
     void reduce_and_update(const FlatLayout& flat)
@@ -328,54 +339,30 @@ std::int64_t group_size(const StepInputs& inputs, GroupKind group)
     return 1;
 }
 
-/// Each group that reduces more than a little keeps scratch from its first such operation on.
-void emit_scratch(const StepInputs& inputs, const EventSink& sink)
-{
-    if (inputs.policies.transport == Transport::threads || inputs.layout.world() == 1) { return; }
-    StepInputs one_micro_batch = inputs;
-    one_micro_batch.layout.global_batch = inputs.layout.dp * inputs.layout.micro_batch;
-    std::set<GroupKind> reducing;
-    expand_step(one_micro_batch, Repeats::left_out,
-                [&](const StepEvent& event)
-                {
-                    if (event.kind != EventKind::start) { return; }
-                    const bool large = event.bytes * group_size(inputs, event.group) > collective_small_bytes;
-                    if (event.collective == CollectiveKind::reduce_scatter ||
-                        (event.collective == CollectiveKind::all_reduce && large))
-                    {
-                        reducing.insert(event.group);
-                    }
-                });
-    for (const GroupKind group : reducing)
-    {
-        emit_buffer(sink, MemoryUse::communication, group_kind_name(group), -1,
-                    collective_scratch_bytes(group_size(inputs, group)));
-    }
-}
-
-FlatLayout flat_layout(const StepInputs& inputs)
-{
-    return make_flat_layout(inputs.model, inputs.layout, inputs.coordinate, dtype_bytes(inputs.policies.dtype));
-}
-
 }  // namespace
 
 PipelineSchedule step_schedule(const ParallelLayout& layout, Repeats repeats)
 {
-    // Warm-up and cool-down take at most pp micro-batches each; two more show the steady state and its end.
-    const std::int64_t enough = 2 * layout.pp + 2;
+    // A stage begins at most pp micro-batches before the first ends; from its third backward on a message of the one before
+    // is under way beside it, and nothing new comes.
+    const std::int64_t enough = layout.pp + 3;
     const std::int64_t all = layout.accumulation();
     return make_1f1b_schedule(layout.pp, repeats == Repeats::all ? all : std::min(all, enough));
 }
 
-void expand_start_up(const StepInputs& inputs, const EventSink& sink)
+RankProgram::RankProgram(StepInputs inputs)
+    : inputs_(std::move(inputs)), flat_(make_flat_layout(inputs_.model, inputs_.layout, inputs_.coordinate,
+                                                         dtype_bytes(inputs_.policies.dtype)))
 {
-    const FlatLayout flat = flat_layout(inputs);
-    const bool sharded = inputs.layout.zero_stage >= 1;
+}
+
+void RankProgram::start_up(const EventSink& sink) const
+{
+    const bool sharded = inputs_.layout.zero_stage >= 1;
     struct State
     {
         const char* name;
-        MemoryUse category;
+        MemoryUse use;
     };
     constexpr State states[] = {{"parameters", MemoryUse::parameters},
                                 {"gradients", MemoryUse::gradients},
@@ -383,41 +370,63 @@ void expand_start_up(const StepInputs& inputs, const EventSink& sink)
                                 {"exp_avg_sq", MemoryUse::optimizer}};
     for (const State& state : states)
     {
-        for (const FlatUnit& unit : flat.units)
+        for (const FlatUnit& unit : flat_.units)
         {
-            const bool shard = sharded && state.category == MemoryUse::optimizer;
-            emit_buffer(sink, state.category, state.name, unit.layer,
-                        (shard ? unit.shard_elements : unit.num_elements) * flat.element_bytes);
+            const bool shard = sharded && state.use == MemoryUse::optimizer;
+            emit_buffer(sink, state.use, state.name, unit.layer,
+                        (shard ? unit.shard_elements : unit.num_elements) * flat_.element_bytes);
         }
     }
-    if (inputs.model.position == PositionKind::rope)
+    if (inputs_.model.position == PositionKind::rope)
     {
-        const std::int64_t table = inputs.policies.seq_len * (inputs.model.head_dim / 2) * flat.element_bytes;
+        const std::int64_t table = inputs_.policies.seq_len * (inputs_.model.head_dim / 2) * flat_.element_bytes;
         emit_buffer(sink, MemoryUse::parameters, "rope_cos", -1, table);
         emit_buffer(sink, MemoryUse::parameters, "rope_sin", -1, table);
     }
-    emit_scratch(inputs, sink);
+    if (inputs_.policies.transport == Transport::messages && inputs_.layout.world() > 1) { scratch(sink); }
 }
 
-void expand_step(const StepInputs& inputs, Repeats repeats, const EventSink& sink)
+/// Each group that reduces more than a little keeps scratch from its first such operation on.
+void RankProgram::scratch(const EventSink& sink) const
 {
-    Expander expander(inputs, inputs.layout.micro_batch, sink);
-    expander.run(step_schedule(inputs.layout, repeats));
-    expander.reduce_and_update(flat_layout(inputs));
+    std::set<GroupKind> reducing;
+    const EventSink look = [&](const StepEvent& event)
+    {
+        if (event.kind != EventKind::start) { return; }
+        const bool large = event.bytes * group_size(inputs_, event.group) > collective_small_bytes;
+        if (event.collective == CollectiveKind::reduce_scatter || (event.collective == CollectiveKind::all_reduce && large))
+        {
+            reducing.insert(event.group);
+        }
+    };
+    Expander(inputs_, inputs_.layout.micro_batch, look).all_collectives(flat_);
+    for (const GroupKind group : reducing)
+    {
+        emit_buffer(sink, MemoryUse::communication, group_kind_name(group), -1,
+                    collective_scratch_bytes(group_size(inputs_, group)));
+    }
 }
 
-void expand_validation(const StepInputs& inputs, const EventSink& sink)
+void RankProgram::step(const PipelineSchedule& schedule, const EventSink& sink) const
 {
-    if (inputs.policies.eval_micro_batch == 0) { return; }
-    Expander(inputs, inputs.policies.eval_micro_batch, sink).validate();
+    Expander expander(inputs_, inputs_.layout.micro_batch, sink);
+    expander.run(schedule);
+    expander.reduce_and_update(flat_);
+}
+
+void RankProgram::validation(const EventSink& sink) const
+{
+    if (inputs_.policies.eval_micro_batch == 0) { return; }
+    Expander(inputs_, inputs_.policies.eval_micro_batch, sink).validate();
 }
 
 StepProgram make_step_program(const StepInputs& inputs)
 {
+    const RankProgram rank(inputs);
     StepProgram program;
-    expand_start_up(inputs, [&](const StepEvent& event) { program.start_up.push_back(event); });
-    expand_step(inputs, Repeats::all, [&](const StepEvent& event) { program.step.push_back(event); });
-    expand_validation(inputs, [&](const StepEvent& event) { program.validation.push_back(event); });
+    rank.start_up([&](const StepEvent& event) { program.start_up.push_back(event); });
+    rank.step(step_schedule(inputs.layout, Repeats::all), [&](const StepEvent& event) { program.step.push_back(event); });
+    rank.validation([&](const StepEvent& event) { program.validation.push_back(event); });
     return program;
 }
 

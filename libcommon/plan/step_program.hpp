@@ -33,11 +33,26 @@ struct StepInputs
 /// layouts takes milliseconds; times and lists need them all.
 enum class Repeats : std::uint8_t { all, left_out };
 
-/// Buffers that exist from before the first step to the end of the run.
-void expand_start_up(const StepInputs& inputs, const EventSink& sink);
-void expand_step(const StepInputs& inputs, Repeats repeats, const EventSink& sink);
-/// One batch of validation; nothing where policies.eval_micro_batch is 0.
-void expand_validation(const StepInputs& inputs, const EventSink& sink);
+/// The program of one rank as a source of events; what the pieces share is computed once.
+class RankProgram
+{
+  public:
+    explicit RankProgram(StepInputs inputs);
+
+    const FlatLayout& flat() const { return flat_; }
+    /// Buffers that exist from before the first step to the end of the run.
+    void start_up(const EventSink& sink) const;
+    /// `schedule` as step_schedule() makes it.
+    void step(const PipelineSchedule& schedule, const EventSink& sink) const;
+    /// One batch of validation; nothing where policies.eval_micro_batch is 0.
+    void validation(const EventSink& sink) const;
+
+  private:
+    void scratch(const EventSink& sink) const;
+
+    StepInputs inputs_;
+    FlatLayout flat_;
+};
 
 struct StepProgram
 {

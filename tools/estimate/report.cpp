@@ -184,7 +184,7 @@ std::vector<Knob> turn_knobs(const MemoryPlan& plan)
         Knob knob;
         knob.name = name;
         knob.layout = layout;
-        knob.peak_bytes = plan_memory(plan.model, layout, plan.policies).peak_bytes();
+        knob.peak_bytes = planned_peak_bytes(plan.model, layout, plan.policies);
         knobs.push_back(knob);
     };
     ParallelLayout layout = plan.layout;

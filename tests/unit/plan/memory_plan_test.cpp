@@ -112,7 +112,7 @@ TEST(MemoryPlan, RepeatsLeftOutDoNotChangeThePeak)
 {
     for (const std::int64_t pp : {1, 2, 4, 8})
     {
-        for (const std::int64_t accumulation : {1, 3, 40})
+        for (const std::int64_t accumulation : {1, 3, 5, 12, 40})
         {
             for (std::int64_t stage = 0; stage < pp; ++stage)
             {
@@ -120,9 +120,10 @@ TEST(MemoryPlan, RepeatsLeftOutDoNotChangeThePeak)
                 inputs.coordinate.index[static_cast<std::size_t>(MeshAxis::pp)] = stage;
                 MemoryFold fold;
                 const EventSink sink = [&](const StepEvent& event) { fold.add(event); };
-                expand_start_up(inputs, sink);
+                const RankProgram program(inputs);
+                program.start_up(sink);
                 fold.reset_peak();
-                expand_step(inputs, Repeats::all, sink);
+                program.step(step_schedule(inputs.layout, Repeats::all), sink);
                 EXPECT_EQ(plan_rank_memory(inputs).step.bytes, fold.peak().bytes) << "pp " << pp << " stage " << stage;
             }
         }
@@ -231,4 +232,26 @@ TEST(MemoryPlan, MessagesNeedScratchForEveryGroupThatReducesMuch)
     EXPECT_EQ(plan_rank_memory(inputs).step.of(MemoryUse::communication), 4 * mib);
     inputs.layout = layout_of(1, 1, 1);
     EXPECT_EQ(plan_rank_memory(inputs).step.of(MemoryUse::communication), 0);
+}
+
+TEST(MemoryPlan, TheEndsAndTheSecondStageDecide)
+{
+    for (const ModelSpec& model : {eight_layer_gpt2(), eight_layer_qwen3()})
+    {
+        for (const std::int64_t pp : {1, 2, 3, 5, 7, 8})
+        {
+            for (const std::int64_t accumulation : {1, 2, 6, 20})
+            {
+                for (const std::int64_t seq_len : {8, 64})
+                {
+                    StepPolicies policies;
+                    policies.seq_len = seq_len;
+                    policies.eval_micro_batch = 2;
+                    const ParallelLayout layout = layout_of(1, 1, pp, 0, 2, accumulation);
+                    EXPECT_EQ(planned_peak_bytes(model, layout, policies), plan_memory(model, layout, policies).peak_bytes())
+                        << "pp " << pp << " accumulation " << accumulation;
+                }
+            }
+        }
+    }
 }
