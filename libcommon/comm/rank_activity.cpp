@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <cstring>
 #include <ctime>
@@ -63,7 +64,8 @@ void store_text(RankSlot& slot, std::size_t first, std::size_t num, std::string_
     for (std::size_t i = 0; i * 8 <= text.size(); ++i)
     {
         std::uint64_t word = 0;
-        std::memcpy(&word, text.data() + i * 8, std::min<std::size_t>(8, text.size() - i * 8));
+        const std::size_t num_bytes = std::min<std::size_t>(8, text.size() - i * 8);
+        if (num_bytes > 0) { std::memcpy(&word, text.data() + i * 8, num_bytes); }
         slot.words[first + i].store(word, std::memory_order_relaxed);
     }
 }
@@ -139,8 +141,11 @@ std::shared_ptr<void> map_new_file(const std::string& path)
 bool begin_edit(RankSlot& slot, std::uint64_t& edits)
 {
     edits = slot.words[word_edits].load(std::memory_order_relaxed);
-    return edits % 2 == 0 &&
-           slot.words[word_edits].compare_exchange_strong(edits, edits + 1, std::memory_order_acq_rel);
+    const bool is_ours =
+        edits % 2 == 0 && slot.words[word_edits].compare_exchange_strong(edits, edits + 1, std::memory_order_acq_rel);
+    // The odd count is seen before any word of the text.
+    std::atomic_thread_fence(std::memory_order_release);
+    return is_ours;
 }
 
 void end_edit(RankSlot& slot, std::uint64_t edits)
@@ -167,12 +172,15 @@ std::string describe(const RankRecord& record)
 RankRecord read_slot(const RankSlot& slot)
 {
     std::array<std::uint64_t, RankSlot::num_words> words{};
-    for (int attempt = 0; attempt < 1000; ++attempt)
+    constexpr int num_tries = 200, num_naps = 30;
+    for (int attempt = 0; attempt < num_tries + num_naps; ++attempt)
     {
         const std::uint64_t before = slot.words[word_edits].load(std::memory_order_acquire);
         for (std::size_t i = 0; i < word_end; ++i) { words[i] = slot.words[i].load(std::memory_order_acquire); }
         if (before % 2 == 0 && slot.words[word_edits].load(std::memory_order_acquire) == before) { break; }
-        std::this_thread::yield();
+        // A writer that lost its core in the middle gets it back within some time slices; one that was killed never does.
+        if (attempt < num_tries) { std::this_thread::yield(); }
+        else { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
     }
     VALIDATE(words[word_magic] == magic_word(), FormatError, "not the status of a rank (its first bytes are others)");
     VALIDATE(words[word_version] == layout_version, FormatError,

@@ -130,7 +130,12 @@ TEST(RankActivity, ReadersAndSeveralWritersSeeWholeTexts)
         writers.emplace_back(
             [&]
             {
-                while (!stop) { activity->note(text); }
+                while (!stop)
+                {
+                    activity->note(text);
+                    // A reader gives up on a slot that never rests, and takes it as it stands.
+                    std::this_thread::sleep_for(std::chrono::microseconds(5));
+                }
             });
     }
     for (int i = 0; i < 2000; ++i)
