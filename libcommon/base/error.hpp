@@ -92,6 +92,13 @@ PLIMSOLL_DEFINE_ERROR(NumericError, ExitCode::fatal);      ///< NaN, Inf, diverg
 PLIMSOLL_DEFINE_ERROR(Interrupted, ExitCode::interrupted); ///< stopped early, state saved
 PLIMSOLL_DEFINE_ERROR(InternalError, ExitCode::failed);    ///< a fault of ours
 
+/// Another rank failed: its own error matters more than this one.
+class CutOffError : public CommError
+{
+  public:
+    using CommError::CommError;
+};
+
 /// Runs `body`; an Error that leaves it gets `context` added.
 template<class Body>
 auto with_context(std::string_view context, Body&& body) -> decltype(body())

@@ -13,14 +13,14 @@ namespace
 
 constexpr std::size_t most_shown = 4;
 
-std::string message_of(const std::vector<RankEnd>& ends, bool with_comm_errors)
+std::string message_of(const std::vector<RankEnd>& ends, EndReason reason)
 {
     std::vector<std::size_t> shown;
     std::size_t num_speakers = 0;
     for (std::size_t rank = 0; rank < ends.size(); ++rank)
     {
         const RankEnd& end = ends[rank];
-        if (!end.has_failed || (end.is_comm_error && !with_comm_errors)) { continue; }
+        if (!end.has_failed || end.reason != reason) { continue; }
         ++num_speakers;
         const bool is_known =
             std::any_of(shown.begin(), shown.end(), [&](std::size_t other) { return ends[other].text == end.text; });
@@ -43,14 +43,14 @@ std::string message_of(const std::vector<RankEnd>& ends, bool with_comm_errors)
 JobEnd conclude(const std::vector<RankEnd>& ends)
 {
     EXPECT(!ends.empty());
-    const auto by_itself =
-        std::find_if(ends.begin(), ends.end(), [](const RankEnd& end) { return end.has_failed && !end.is_comm_error; });
-    const auto failed = by_itself != ends.end()
-                            ? by_itself
-                            : std::find_if(ends.begin(), ends.end(), [](const RankEnd& end) { return end.has_failed; });
+    const RankEnd* failed = nullptr;
+    for (const RankEnd& end : ends)
+    {
+        if (end.has_failed && (failed == nullptr || end.reason < failed->reason)) { failed = &end; }
+    }
     JobEnd job;
-    job.code = failed == ends.end() ? ends.front().code : failed->code;
-    if (failed != ends.end()) { job.message = message_of(ends, by_itself == ends.end()); }
+    job.code = failed == nullptr ? ends.front().code : failed->code;
+    if (failed != nullptr) { job.message = message_of(ends, failed->reason); }
     return job;
 }
 
@@ -66,7 +66,8 @@ RankEnd end_of_current_exception()
     catch (const Error& error)
     {
         end.code = error.exit_code();
-        end.is_comm_error = dynamic_cast<const CommError*>(&error) != nullptr;
+        if (dynamic_cast<const CutOffError*>(&error) != nullptr) { end.reason = EndReason::cut_off; }
+        else if (dynamic_cast<const CommError*>(&error) != nullptr) { end.reason = EndReason::connection; }
         end.text = error.what();
     }
     catch (const std::bad_alloc&)
@@ -89,7 +90,7 @@ std::string to_bytes(const RankEnd& end)
     MessageWriter writer;
     writer.add(static_cast<std::int32_t>(end.code));
     writer.add(static_cast<std::uint8_t>(end.has_failed));
-    writer.add(static_cast<std::uint8_t>(end.is_comm_error));
+    writer.add(static_cast<std::uint8_t>(end.reason));
     writer.add_text(end.text);
     writer.add_text(end.place);
     return writer.bytes();
@@ -101,7 +102,7 @@ RankEnd end_from_bytes(const std::string& bytes)
     RankEnd end;
     end.code = static_cast<ExitCode>(reader.get<std::int32_t>());
     end.has_failed = reader.get<std::uint8_t>() != 0;
-    end.is_comm_error = reader.get<std::uint8_t>() != 0;
+    end.reason = static_cast<EndReason>(reader.get<std::uint8_t>());
     end.text = reader.get_text();
     end.place = reader.get_text();
     return end;

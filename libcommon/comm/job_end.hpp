@@ -10,13 +10,20 @@
 namespace plimsoll
 {
 
+/// Why a rank failed, the one that matters most first.
+enum class EndReason : std::uint8_t
+{
+    own,         ///< something of its own
+    connection,  ///< CommError: others died, hang or disagree
+    cut_off      ///< CutOffError: another rank failed
+};
+
 /// The end of one rank.
 struct RankEnd
 {
     ExitCode code = ExitCode::done;
     bool has_failed = false;
-    /// Whether it failed because it could not reach others: then their own reason matters more.
-    bool is_comm_error = false;
+    EndReason reason = EndReason::own;  ///< when it has failed
     std::string text;   ///< of the error
     std::string place;  ///< what the rank did, as describe() says it; may be empty
 };
@@ -27,8 +34,8 @@ struct JobEnd
     std::string message;  ///< empty when no rank failed
 };
 
-/// The code is that of the first rank that failed by itself, else of the first that failed, else of rank 0. The message has
-/// each text once, with the first rank that says it ("rank 1 (step 7, after save): disk full; rank 3 (...): ...", at most four)
+/// The code is that of the first rank that failed for the reason that matters most, else of rank 0. The message has each text
+/// of that reason once, with the first rank that says it ("rank 1 (step 7, after save): disk full; rank 3 (...): ...", at most four)
 /// unless all ranks say the same. @pre ends is not empty
 JobEnd conclude(const std::vector<RankEnd>& ends);
 

@@ -103,7 +103,7 @@ void World::throw_if_failed() const
 {
     if (!has_failed.load(std::memory_order_acquire)) { return; }
     const std::lock_guard<std::mutex> lock(failure_mutex);
-    throw CommError(fmt::format("stopped because rank {} failed", failed_rank));
+    throw CutOffError(fmt::format("stopped because rank {} failed", failed_rank));
 }
 
 void World::ring_all()

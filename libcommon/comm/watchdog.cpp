@@ -17,8 +17,8 @@ constexpr std::int64_t second_ns = 1000000000;
 constexpr std::int64_t dead_look_ns = second_ns / 2;
 // What a member that ended did last may still be on its way to us.
 constexpr std::int64_t done_grace_ns = second_ns;
-// A rank that failed ends the job itself; this is for one that could not.
-constexpr std::int64_t failed_grace_ns = 5 * second_ns;
+// Where all fail alike they say so together: one that still waits for the last message of what the others have done gets it.
+constexpr std::int64_t failed_grace_ns = second_ns / 4;
 constexpr std::size_t max_named = 8;
 
 std::int64_t steady_now_ns()
@@ -103,9 +103,13 @@ void Watchdog::look_for_ended(Member& member, RankState state, std::int64_t now)
     if (member.ended_since_ns == 0) { member.ended_since_ns = now; }
     const std::int64_t grace = state == RankState::done ? done_grace_ns : failed_grace_ns;
     if (now - member.ended_since_ns < grace) { return; }
-    throw CommError(fmt::format("rank {} {} ({}) while {}. ranks must call the same collectives in the same order",
-                                member.rank, state == RankState::done ? "ended its work" : "failed",
-                                describe(board_->read(member.rank)), waiting()));
+    const std::string place = describe(board_->read(member.rank));
+    if (state == RankState::failed)
+    {
+        throw CutOffError(fmt::format("rank {} failed ({}) while {}", member.rank, place, waiting()));
+    }
+    throw CommError(fmt::format("rank {} ended its work ({}) while {}. ranks must call the same collectives in the same order",
+                                member.rank, place, waiting()));
 }
 
 /// Own progress does not count: it stands still in a wait, but for threads that work beside it.

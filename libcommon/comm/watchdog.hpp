@@ -23,7 +23,7 @@ enum class EndedMembers
 ///
 /// A wait ends with CommError when
 /// - the process of a member on this machine is gone (seen within about 1.5 s);
-/// - a member finished its work, or failed and its job goes on, without taking part;
+/// - a member finished its work, or failed (then it is a CutOffError), without taking part;
 /// - no member finished an operation for `seconds`. Members that cannot be read from here do not count; where a member waits
 ///   in another group, no readable rank of the job may have finished one either.
 class Watchdog

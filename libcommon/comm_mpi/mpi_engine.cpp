@@ -14,6 +14,7 @@ namespace
 {
 
 constexpr std::int64_t millisecond_ns = 1000000;
+constexpr auto wait_for_receivers = std::chrono::milliseconds(500);
 
 }  // namespace
 
@@ -28,13 +29,19 @@ void check(int code, const char* what)
     throw CommError(fmt::format("{} failed ({})", what, words));
 }
 
-Engine::Engine(std::int64_t rank, std::shared_ptr<RankBoard> board, std::int64_t local_ranks, double watchdog_seconds,
-               std::int64_t largest_message)
-    : OperationQueue(rank, board->activity(rank)), board_(std::move(board)), watchdog_seconds_(watchdog_seconds),
-      largest_message_(largest_message),
+Engine::Engine(std::int64_t rank, std::shared_ptr<RankBoard> board, std::atomic<std::uint64_t>& given_up,
+               std::int64_t local_ranks, double watchdog_seconds, std::int64_t largest_message)
+    : OperationQueue(rank, board->activity(rank)), board_(std::move(board)), given_up_(given_up),
+      watchdog_seconds_(watchdog_seconds), largest_message_(largest_message),
       num_spins_(local_ranks <= static_cast<std::int64_t>(std::thread::hardware_concurrency()) ? 500 : 10)
 {
     EXPECT(largest_message >= 1 && largest_message < std::int64_t(1) << 31);
+}
+
+void Engine::look()
+{
+    if (given_up_.load(std::memory_order_acquire) == 0) { return; }
+    throw CutOffError(fmt::format("rank {} stopped because another rank failed", rank()));
 }
 
 /// Tests again at once while a core is its own, then lets others run, and sleeps in the end: what is waited for may take
@@ -84,16 +91,31 @@ void MessageOperation::withdraw() noexcept
 {
     for (std::size_t i = 0; i < requests_.size(); ++i)
     {
-        MPI_Request& request = requests_[i];
-        int done = 0;
-        if (request == MPI_REQUEST_NULL) { continue; }
-        if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done != 0) { continue; }
-        if (is_receive_[i]) { MPI_Cancel(&request); }
-        else { engine_.gave_up(); }
-        MPI_Request_free(&request);
+        if (is_receive_[i] && requests_[i] != MPI_REQUEST_NULL) { MPI_Cancel(&requests_[i]); }
+    }
+    if (!finish_round())
+    {
+        engine_.give_up();
+        for (MPI_Request& request : requests_)
+        {
+            if (request != MPI_REQUEST_NULL) { MPI_Request_free(&request); }
+        }
     }
     requests_.clear();
     is_receive_.clear();
+}
+
+bool MessageOperation::finish_round() noexcept
+{
+    const auto until = std::chrono::steady_clock::now() + wait_for_receivers;
+    for (;;)
+    {
+        int all = 0;
+        const int code = MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &all, MPI_STATUSES_IGNORE);
+        if (code == MPI_SUCCESS && all != 0) { return true; }
+        if (code != MPI_SUCCESS || std::chrono::steady_clock::now() > until) { return false; }
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
 }
 
 void MessageOperation::post_send(MPI_Comm comm, const void* data, std::int64_t bytes, int peer, int tag)

@@ -1,6 +1,7 @@
 #pragma once
 /// Operations of one MPI rank as rounds of messages. Internal to comm_mpi.
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -21,26 +22,27 @@ void check(int code, const char* what);
 class Engine final : public OperationQueue
 {
   public:
-    /// `largest_message`: bytes; MPI counts in int, so at most 2^31 - 1
-    Engine(std::int64_t rank, std::shared_ptr<RankBoard> board, std::int64_t local_ranks, double watchdog_seconds,
-           std::int64_t largest_message);
+    /// `largest_message`: bytes; MPI counts in int, so at most 2^31 - 1. `given_up` is shared by the ranks of the node.
+    Engine(std::int64_t rank, std::shared_ptr<RankBoard> board, std::atomic<std::uint64_t>& given_up,
+           std::int64_t local_ranks, double watchdog_seconds, std::int64_t largest_message);
 
     const std::shared_ptr<RankBoard>& board() const { return board_; }
     double watchdog_seconds() const { return watchdog_seconds_; }
     std::int64_t largest_message() const { return largest_message_; }
 
-    /// Sends that were given up while MPI may still read their buffers: from then on MPI must not be used any more.
-    std::int64_t num_given_up() const { return num_given_up_; }
-    void gave_up() { ++num_given_up_; }
+    /// A send was given up that nobody received. Its buffer goes, so no rank of the node may receive it from here on: their
+    /// next call or turn of a wait throws.
+    void give_up() { given_up_.store(1, std::memory_order_release); }
 
   private:
+    void look() override;
     void rest(int idle) override;
 
     std::shared_ptr<RankBoard> board_;
+    std::atomic<std::uint64_t>& given_up_;
     double watchdog_seconds_;
     std::int64_t largest_message_;
     int num_spins_;
-    std::int64_t num_given_up_ = 0;
     std::int64_t idle_since_ns_ = 0;
     PoliteYield polite_;
 };
@@ -55,6 +57,8 @@ class MessageOperation : public Operation
 
     /// Tests the messages of the round and goes on when they are there.
     bool advance() override;
+    /// What a member has begun to receive or to send must go through: MPI moves it from one memory to the other by itself.
+    /// The rest is cancelled, or given up after half a second.
     void withdraw() noexcept override;
 
   protected:
@@ -66,6 +70,8 @@ class MessageOperation : public Operation
     void post_recv(MPI_Comm comm, void* data, std::int64_t bytes, int peer, int tag);
 
   private:
+    bool finish_round() noexcept;
+
     Engine& engine_;
     std::vector<MPI_Request> requests_;
     std::vector<bool> is_receive_;  ///< of each request

@@ -27,7 +27,7 @@ namespace mpi
 namespace
 {
 
-constexpr auto wait_for_others = std::chrono::seconds(2);
+constexpr auto wait_for_others = std::chrono::seconds(4);
 // How long one that does not speak lets the speaker end the job, so that the line is out before the processes are gone.
 constexpr auto wait_for_launcher = std::chrono::milliseconds(200);
 constexpr auto wait_for_speaker = std::chrono::seconds(1);
@@ -91,7 +91,7 @@ class NodeMemory
             void* place = nullptr;
             check(MPI_Win_shared_query(window_, r, &bytes, &unit, &place), "MPI_Win_shared_query");
             slots_[static_cast<std::size_t>(world_ranks[static_cast<std::size_t>(r)])] = &static_cast<Place*>(place)->slot;
-            if (r == 0) { has_speaker_ = &static_cast<Place*>(place)->has_speaker; }
+            if (r == 0) { first_ = static_cast<Place*>(place); }
         }
         num_local_ = node_size;
         MPI_Comm_free(&node);
@@ -100,7 +100,8 @@ class NodeMemory
     const std::vector<RankSlot*>& slots() const { return slots_; }
     std::int64_t num_local() const { return num_local_; }
     /// True for the first of the node that asks.
-    bool may_speak() { return has_speaker_->exchange(1) == 0; }
+    bool may_speak() { return first_->has_speaker.exchange(1) == 0; }
+    std::atomic<std::uint64_t>& given_up() { return first_->given_up; }
     /// Collective.
     void free() { MPI_Win_free(&window_); }
 
@@ -108,7 +109,8 @@ class NodeMemory
     struct Place
     {
         RankSlot slot;
-        alignas(64) std::atomic<std::uint64_t> has_speaker{0};
+        alignas(64) std::atomic<std::uint64_t> has_speaker{0};  // these two: of the node's first rank
+        std::atomic<std::uint64_t> given_up{0};
     };
 
     static std::vector<int> ranks_in_world(MPI_Comm node, int node_size)
@@ -127,7 +129,7 @@ class NodeMemory
 
     MPI_Win window_ = MPI_WIN_NULL;
     std::vector<RankSlot*> slots_;
-    std::atomic<std::uint64_t>* has_speaker_ = nullptr;
+    Place* first_ = nullptr;
     std::int64_t num_local_ = 1;
 };
 
@@ -155,12 +157,10 @@ class Job
             check(MPI_Comm_dup(MPI_COMM_WORLD, &end_comm_), "MPI_Comm_dup");
             memory_ = std::make_unique<NodeMemory>();
             const auto board = std::make_shared<RankBoard>(memory_->slots(), nullptr);
-            auto engine = std::make_shared<Engine>(rank_, board, memory_->num_local(), options_.watchdog_s,
-                                                   options_.largest_message);
+            auto engine = std::make_shared<Engine>(rank_, board, memory_->given_up(), memory_->num_local(),
+                                                   options_.watchdog_s, options_.largest_message);
             check(MPI_Barrier(end_comm_), "MPI_Barrier");
             const RankEnd mine = run_body(body, engine);
-            // Buffers of sends that were given up are gone, yet MPI may still look at them: no call to it from here on.
-            if (engine->num_given_up() > 0) { abort(mine); }
             wait_for_ends(mine, board);
             end_ = conclude(gather_ends(mine));
             engine.reset();
@@ -214,7 +214,7 @@ class Job
         return ranks;
     }
 
-    /// A rank that failed gives the others two seconds to come to their end too.
+    /// A rank that failed gives the others four seconds to come to their end too.
     void wait_for_ends(const RankEnd& mine, const std::shared_ptr<RankBoard>& board)
     {
         Watchdog watchdog(board, "world", everyone(), rank_, options_.watchdog_s, EndedMembers::fine);

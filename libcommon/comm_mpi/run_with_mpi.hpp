@@ -20,7 +20,7 @@ struct MpiOptions
 /// Runs `body` as one rank of the job that the launcher started, and returns the exit code of the job on every rank. Without
 /// a launcher it runs alone and MPI is not touched.
 ///
-/// A body that throws: when all ranks have come to their end within two seconds, rank 0 throws what they say as one Error
+/// A body that throws: when all ranks have come to their end within four seconds, rank 0 throws what they say as one Error
 /// (comm/job_end.hpp) after MPI has ended, and the others return its code. Else this rank prints one line that names rank,
 /// step and operation ("plimsoll-train: rank 1 (step 7, after save): disk full") and ends the job through MPI_Abort with its
 /// code; of several that fail at the same time on one machine the first prints. A rank that has ended waits for the others

@@ -73,6 +73,16 @@ const std::map<std::string, Way>& ways()
              reduced.wait(stream);
              return ExitCode::done;
          }},
+        {"one-throws-and-one-is-late", [](Communicator& world)
+         {
+             Stream stream;
+             if (world.rank() == 0) { ::usleep(1500000); }
+             std::vector<float> data(8 << 20, 1);
+             Work reduced = world.all_reduce(view_of(data), ReduceOp::sum, stream);
+             if (world.rank() == culprit) { throw NumericError("loss is nan"); }
+             reduced.wait(stream);
+             return ExitCode::done;
+         }},
         {"one-throws-at-the-end", [](Communicator& world)
          {
              if (world.rank() == culprit) { throw IoError("disk full"); }

@@ -176,6 +176,7 @@ class StatusKeeper
 
     void failed(const std::exception& error, std::int64_t step)
     {
+        if (dynamic_cast<const CutOffError*>(&error) != nullptr) { return; }  // the one that failed says why
         const auto* known = dynamic_cast<const Error*>(&error);
         ExitCode code = known != nullptr ? known->exit_code() : ExitCode::failed;
         if (dynamic_cast<const FormatError*>(&error) != nullptr) { code = ExitCode::fatal; }

@@ -25,10 +25,10 @@ RankEnd failed(ExitCode code, const std::string& text)
     return end;
 }
 
-RankEnd cut_off(const std::string& text)
+RankEnd failed_for(EndReason reason, const std::string& text)
 {
     RankEnd end = failed(ExitCode::failed, text);
-    end.is_comm_error = true;
+    end.reason = reason;
     return end;
 }
 
@@ -80,10 +80,14 @@ TEST(JobEnd, TextsOfSomeRanksSayWhatTheseDid)
 
 TEST(JobEnd, TheReasonCountsAndNotThoseThatWereCutOff)
 {
-    const JobEnd end = conclude({cut_off("rank 2 failed"), cut_off("rank 2 failed"), failed(ExitCode::fatal, "loss is nan")});
+    const RankEnd cut_off = failed_for(EndReason::cut_off, "rank 2 failed");
+    const JobEnd end = conclude({cut_off, cut_off, failed(ExitCode::fatal, "loss is nan")});
     EXPECT_EQ(end.message, "rank 2: loss is nan");
     EXPECT_EQ(end.code, ExitCode::fatal);
-    EXPECT_EQ(conclude({done(), cut_off("rank 0 hangs")}).message, "rank 1: rank 0 hangs");
+    const RankEnd lost = failed_for(EndReason::connection, "rank 0 hangs");
+    EXPECT_EQ(conclude({done(), lost}).message, "rank 1: rank 0 hangs");
+    EXPECT_EQ(conclude({cut_off, lost}).message, "rank 1: rank 0 hangs");
+    EXPECT_EQ(conclude({cut_off, done()}).message, "rank 0: rank 2 failed");
 }
 
 TEST(JobEnd, ManyTextsAreCut)
@@ -97,8 +101,9 @@ TEST(RankEnd, KnowsEveryKindOfException)
 {
     EXPECT_EQ(end_of(NumericError("loss is nan")).code, ExitCode::fatal);
     EXPECT_EQ(end_of(NumericError("loss is nan")).text, "loss is nan");
-    EXPECT_FALSE(end_of(NumericError("loss is nan")).is_comm_error);
-    EXPECT_TRUE(end_of(CommError("rank 1 is dead")).is_comm_error);
+    EXPECT_EQ(end_of(NumericError("loss is nan")).reason, EndReason::own);
+    EXPECT_EQ(end_of(CommError("rank 1 is dead")).reason, EndReason::connection);
+    EXPECT_EQ(end_of(CutOffError("rank 1 failed")).reason, EndReason::cut_off);
     EXPECT_EQ(end_of(std::bad_alloc()).text.substr(0, 13), "out of memory");
     EXPECT_EQ(end_of(std::runtime_error("odd")).text.substr(0, 22), "unexpected error (odd)");
     EXPECT_EQ(end_of(3).text.substr(0, 32), "unexpected error of unknown type");
@@ -107,12 +112,12 @@ TEST(RankEnd, KnowsEveryKindOfException)
 
 TEST(RankEnd, TravelsAsBytes)
 {
-    RankEnd sent = cut_off(std::string(5000, 'x'));
+    RankEnd sent = failed_for(EndReason::cut_off, std::string(5000, 'x'));
     sent.place = "step 7";
     const RankEnd end = end_from_bytes(to_bytes(sent));
     EXPECT_EQ(end.place, "step 7");
     EXPECT_EQ(end.text, std::string(5000, 'x'));
     EXPECT_EQ(end.code, ExitCode::failed);
-    EXPECT_TRUE(end.has_failed && end.is_comm_error);
+    EXPECT_TRUE(end.has_failed && end.reason == EndReason::cut_off);
     EXPECT_THROW(end_from_bytes("xy"), InternalError);
 }
