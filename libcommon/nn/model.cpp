@@ -125,18 +125,29 @@ TrainForward Model::forward(const OpContext& ctx, const TokenTensors& tokens, do
         result.y_ND = std::move(x_ND);
         return result;
     }
-    NormForward normed = last_norm(ctx, x_ND);
-    result.state.final_norm = std::move(normed.saved);
-
-    const OpScope scope(PlanOp::head_loss);
-    HeadLossParams head = head_;
-    head.scale = scale;
-    HeadLossResult loss =
-        head_loss(ctx, head, LossMode::train, normed.y_ND, tokens.labels_N, tokens.mask_N, head_grads_);
-    result.sums.loss = loss.loss_sum;
-    result.sums.count = loss.count;
-    result.state.dnormed_ND = std::move(loss.dx_ND);
+    result.state.dx_ND = head_step(ctx, tokens, scale, std::move(x_ND), result.sums);
     return result;
+}
+
+at::Tensor Model::head_step(const OpContext& ctx, const TokenTensors& tokens, double scale, at::Tensor x_ND, LossSums& sums)
+{
+    NormForward normed = last_norm(ctx, x_ND);
+    x_ND = at::Tensor();
+    at::Tensor dnormed_ND;
+    {
+        const OpScope scope(PlanOp::head_loss);
+        HeadLossParams head = head_;
+        head.scale = scale;
+        HeadLossResult loss =
+            head_loss(ctx, head, LossMode::train, normed.y_ND, tokens.labels_N, tokens.mask_N, head_grads_);
+        sums.loss = loss.loss_sum;
+        sums.count = loss.count;
+        dnormed_ND = std::move(loss.dx_ND);
+    }
+    const OpScope scope(PlanOp::final_norm);
+    NormBackward done = norm_backward_input(ctx, final_norm_, std::move(normed.saved), std::move(dnormed_ND));
+    norm_backward_weight(ctx, std::move(done.pending), final_norm_grads_);
+    return std::move(done.dx_ND);
 }
 
 NormForward Model::last_norm(const OpContext& ctx, const at::Tensor& x_ND) const
@@ -149,15 +160,7 @@ at::Tensor Model::backward(const OpContext& ctx, ForwardState&& state, at::Tenso
 {
     const ScopedMemoryTag tag(MemoryTag::transient);
     EXPECT(dy_ND.defined() != last_stage_);
-    at::Tensor dx_ND = std::move(dy_ND);
-    if (last_stage_)
-    {
-        const OpScope scope(PlanOp::final_norm);
-        NormBackward normed =
-            norm_backward_input(ctx, final_norm_, std::move(state.final_norm), std::move(state.dnormed_ND));
-        norm_backward_weight(ctx, std::move(normed.pending), final_norm_grads_);
-        dx_ND = std::move(normed.dx_ND);
-    }
+    at::Tensor dx_ND = last_stage_ ? std::move(state.dx_ND) : std::move(dy_ND);
     for (std::size_t layer = blocks_.size(); layer-- > 0;)
     {
         dx_ND = block_backward(ctx, blocks_[layer], std::move(state.blocks[layer]), dx_ND, block_grads_[layer]);

@@ -40,13 +40,12 @@ struct LossSums
     }
 };
 
-/// Everything that a forward keeps alive for its backward. Embedding on the first stage, norm and gradient on the last.
+/// Everything that a forward keeps alive for its backward. Embedding on the first stage, gradient on the last.
 struct ForwardState
 {
     EmbeddingSaved embedding;
     std::vector<BlockSaved> blocks;
-    NormSaved final_norm;
-    at::Tensor dnormed_ND; ///< gradient of the final norm's output, made by the fused loss
+    at::Tensor dx_ND; ///< gradient of the last block's output: the fused loss makes it in forward, through the final norm
 };
 
 struct TrainForward
@@ -72,7 +71,7 @@ class Model
     /// Room for what stages exchange; `name` in the activation table's words, "x" or "dy".
     at::Tensor make_activation(std::int64_t num_tokens, const char* name) const;
 
-    /// Forward, on the last stage with loss and the head's gradients; `scale` multiplies the loss's gradient at its source.
+    /// Forward, on the last stage with the loss and the whole backward of head and final norm; `scale` multiplies the loss's gradient at its source.
     /// `x_ND`: what the stage before sent, undefined on the first stage. Ids are read on the first stage, labels and mask on
     /// the last.
     TrainForward forward(const OpContext& ctx, const TokenTensors& tokens, double scale, at::Tensor x_ND = at::Tensor());
@@ -89,6 +88,8 @@ class Model
     at::Tensor logits(const OpContext& ctx, const at::Tensor& ids_N);
 
   private:
+    /// Final norm, loss and the backward of both; returns the gradient of `x_ND`.
+    at::Tensor head_step(const OpContext& ctx, const TokenTensors& tokens, double scale, at::Tensor x_ND, LossSums& sums);
     NormForward last_norm(const OpContext& ctx, const at::Tensor& x_ND) const;
     at::Tensor blocks_forward(const OpContext& ctx, const at::Tensor& ids_N, at::Tensor x_ND) const;
 

@@ -307,10 +307,10 @@ OpScripts::OpScripts(const ModelSpec& model, const ActivationTable& table)
     forward.mlp_forward();
     into(block_backward).block_backward();
     into(block_drop).block_drop();
-    Writer head = into(head_forward);
+    Writer head = into(head_step);
     head.norm_forward(PlanOp::final_norm);
     head.loss(true);
-    into(head_backward).norm_backward(PlanOp::final_norm, PlanOp::mlp, block_input_layer);
+    head.norm_backward(PlanOp::final_norm, PlanOp::mlp, block_input_layer);
     Writer validate = into(head_validate);
     validate.norm_forward(PlanOp::final_norm);
     validate.norm_drop(PlanOp::final_norm);

@@ -25,8 +25,7 @@ struct OpScripts
     OpScript block_forward;
     OpScript block_backward;        ///< consumes what block_forward saved
     OpScript block_drop;            ///< validation: saved tensors go with the block
-    OpScript head_forward;          ///< last norm and loss, with the head's gradients; ends with final_norm.y as a gradient
-    OpScript head_backward;         ///< last norm
+    OpScript head_step;             ///< last norm and loss, forward and backward; ends with final_norm.y as a gradient
     OpScript head_validate;         ///< last norm and loss; ends without any tensor
 };
 

@@ -52,7 +52,7 @@ class Expander
     {
         if (first_stage_) { replay(scripts_.embedding_forward, -1); }
         replay(scripts_.block_forward, range_.first);
-        if (last_stage_) { replay(scripts_.head_forward, -1); }
+        if (last_stage_) { replay(scripts_.head_step, range_.last); }
         replay(scripts_.block_backward, range_.first);
         reduce_and_update(flat);
     }
@@ -186,7 +186,7 @@ class Expander
         phase_ = StepPhase::forward;
         if (first_stage_) { replay(scripts_.embedding_forward, -1); }
         for (std::int64_t layer = range_.first; layer < range_.last; ++layer) { replay(scripts_.block_forward, layer); }
-        if (last_stage_) { replay(scripts_.head_forward, -1); }
+        if (last_stage_) { replay(scripts_.head_step, range_.last); }
     }
 
     void free_output() { tensor(EventKind::free, PlanOp::mlp, "y", range_.last - 1); }
@@ -204,7 +204,6 @@ class Expander
     void backward()
     {
         phase_ = StepPhase::backward;
-        if (last_stage_) { replay(scripts_.head_backward, range_.last); }
         for (std::int64_t layer = range_.last; layer-- > range_.first;) { replay(scripts_.block_backward, layer); }
         if (!first_stage_) { return; }
         replay(scripts_.embedding_backward, -1);
