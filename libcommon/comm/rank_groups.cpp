@@ -33,7 +33,14 @@ RankGroups make_rank_groups(Communicator& world, const ParallelLayout& layout, s
     groups.world = world.subgroup("world", everyone);
     const std::vector<std::int64_t> tp = mesh.group(MeshAxis::tp, rank);
     groups.tp = world.subgroup("tp", tp);
-    groups.dp = world.subgroup("dp", mesh.group(MeshAxis::dp, rank));
+    const std::vector<std::int64_t> dp = mesh.group(MeshAxis::dp, rank);
+    groups.dp = world.subgroup("dp", part_with(dp, rank, layout.shards()));
+    std::vector<std::int64_t> same_shard;
+    for (std::size_t r = static_cast<std::size_t>(groups.dp->rank()); r < dp.size(); r += static_cast<std::size_t>(layout.shards()))
+    {
+        same_shard.push_back(dp[r]);
+    }
+    groups.replicas = world.subgroup("replicas", same_shard);
     const std::vector<std::int64_t> pp = mesh.group(MeshAxis::pp, rank);
     groups.pp = world.subgroup("pp", pp);
 

@@ -14,11 +14,16 @@ struct RankGroups
 {
     MeshCoordinate coordinate;
     std::unique_ptr<Communicator> world;
-    std::unique_ptr<Communicator> dp;
+    std::unique_ptr<Communicator> dp;       ///< ranks that share one copy of what ZeRO shards: all of dp without dp-shard
+    std::unique_ptr<Communicator> replicas; ///< ranks with the same shard; a group of one without dp-shard
     std::unique_ptr<Communicator> tp;
     std::unique_ptr<Communicator> pp;        ///< in stage order
     std::unique_ptr<Communicator> kv;        ///< tp ranks that share KV heads; a group of one unless tp > KV heads
     std::unique_ptr<Communicator> embedding; ///< first and last stage, for a tied embedding; elsewhere a group of one
+
+    /// Of all data-parallel ranks.
+    std::int64_t dp_rank() const { return coordinate[MeshAxis::dp]; }
+    std::int64_t dp_size() const { return dp->size() * replicas->size(); }
 };
 
 /// Every rank of `world` calls it. `kv_heads` as in ModelSpec. @pre world.size() == layout.world()

@@ -28,6 +28,8 @@ GradientReducer::GradientReducer(const FlatLayout& flat, const ParallelLayout& l
         find_partials(unit);
         find_norm_ranges(unit);
     }
+    sums_.resize(flat_.units.size());
+    gathers_.resize(flat_.units.size());
 }
 
 void GradientReducer::find_partials(const FlatUnit& unit)
@@ -78,29 +80,39 @@ UnitRange GradientReducer::owned(std::int64_t unit) const
     return {begin, begin + of.shard_elements};
 }
 
-void GradientReducer::reduce(std::int64_t unit, BufferView grads, Stream& stream)
+void GradientReducer::start(std::int64_t unit, BufferView grads, Stream& stream)
 {
     EXPECT(grads.count == unit_at(unit).num_elements);
+    const UnitRange mine = owned(unit);
+    sums_[static_cast<std::size_t>(unit)] =
+        sharded() ? groups_.dp->reduce_scatter(grads, grads.slice(mine.begin, mine.end - mine.begin), stream)
+                  : groups_.dp->all_reduce(grads, ReduceOp::sum, stream);
+}
+
+void GradientReducer::wait(std::int64_t unit, Stream& stream) { sums_[static_cast<std::size_t>(unit)].wait(stream); }
+
+void GradientReducer::finish(std::int64_t unit, BufferView mine, Stream& stream)
+{
+    const UnitRange range = owned(unit);
+    EXPECT(mine.count == range.end - range.begin);
+    groups_.replicas->all_reduce(mine, ReduceOp::sum, stream).wait(stream);
     for (const Partial& partial : partials_[static_cast<std::size_t>(unit)])
     {
-        const BufferView part = grads.slice(partial.range.begin, partial.range.end - partial.range.begin);
-        partial.group->all_reduce(part, ReduceOp::sum, stream).wait(stream);
+        const std::int64_t begin = std::max(range.begin, partial.range.begin), end = std::min(range.end, partial.range.end);
+        if (begin >= end) { continue; }
+        partial.group->all_reduce(mine.slice(begin - range.begin, end - begin), ReduceOp::sum, stream).wait(stream);
     }
-    const UnitRange mine = owned(unit);
-    const BufferView reduced = grads.slice(mine.begin, mine.end - mine.begin);
-    if (sharded()) { groups_.dp->reduce_scatter(grads, reduced, stream).wait(stream); }
-    else { groups_.dp->all_reduce(grads, ReduceOp::sum, stream).wait(stream); }
     if (unit_at(unit).kind == UnitKind::tied_embedding)
     {
-        groups_.embedding->all_reduce(reduced, ReduceOp::sum, stream).wait(stream);
+        groups_.embedding->all_reduce(mine, ReduceOp::sum, stream).wait(stream);
     }
 }
 
-void GradientReducer::gather(std::int64_t unit, BufferView params, Stream& stream)
+void GradientReducer::start_gather(std::int64_t unit, BufferView mine, BufferView params, Stream& stream)
 {
-    if (!sharded()) { return; }
-    const UnitRange mine = owned(unit);
-    groups_.dp->all_gather(params.slice(mine.begin, mine.end - mine.begin), params, stream).wait(stream);
+    gathers_[static_cast<std::size_t>(unit)] = groups_.dp->all_gather(mine, params, stream);
 }
+
+void GradientReducer::wait_gather(std::int64_t unit, Stream& stream) { gathers_[static_cast<std::size_t>(unit)].wait(stream); }
 
 }  // namespace plimsoll

@@ -1,12 +1,15 @@
 #pragma once
 /// Sums the gradients of a step over all ranks that hold a part of them, unit by unit, and says what counts in the global
-/// norm. Torch-free; one control thread per rank; every rank of a stage calls the same functions for the same units in order.
+/// norm; gathers the parameters that ZeRO shards. Torch-free; one control thread per rank; every rank of a stage calls the same
+/// functions for the same units in order (plan/unit_order.hpp).
 ///
 /// Which groups take part follows from the placement record of each tensor (ShardSpec) and the unit's kind, never from a name:
-///     1. tensors whose gradient is a partial sum on several tp ranks: sum over these;
-///     2. the whole unit: all-reduce over dp, or reduce-scatter from zero 1 on (the rank's shard then holds the sum);
-///     3. a tied embedding on two stages: sum of what step 2 left, in stage order, so that both make the same update.
-/// All sums have one order and the same bits whatever the ZeRO stage (communicator.hpp).
+///     1. the whole unit: all-reduce over dp, or reduce-scatter from zero 1 on (the rank's shard then holds the sum). It runs
+///        beside the backward of other units: start() and wait().
+///     2. what is left of it on this rank, once per step, finish(): sum over the replicas of the shard (dp-shard); over the tp
+///        ranks of tensors whose gradient is a partial sum on each; over the two stages of a tied embedding, in stage order, so
+///        that both make the same update.
+/// All sums have one order. The bits are the same for zero 0 and 1, and for 2 and 3; with one micro-batch for all.
 
 #include <cstdint>
 #include <vector>
@@ -30,11 +33,19 @@ class GradientReducer
     /// The arguments must outlive the reducer. `flat` is that of groups.coordinate.
     GradientReducer(const FlatLayout& flat, const ParallelLayout& layout, RankGroups& groups);
 
-    /// `grads` is the whole unit. Afterwards owned(unit) of it holds the sums; from zero 1 on the rest is undefined.
-    void reduce(std::int64_t unit, BufferView grads, Stream& stream);
+    /// `grads` is the whole unit and belongs to the sum until wait().
+    void start(std::int64_t unit, BufferView grads, Stream& stream);
+    /// Afterwards owned(unit) of it holds the sum over dp; from zero 1 on the rest is undefined.
+    void wait(std::int64_t unit, Stream& stream);
+    /// The sums that are left; `mine` is owned(unit) of the gradients of the step.
+    void finish(std::int64_t unit, BufferView mine, Stream& stream);
 
-    /// Fills `params` (the whole unit) from the ranks' updated shards; nothing below zero 1.
-    void gather(std::int64_t unit, BufferView params, Stream& stream);
+    /// Fills `params` (the whole unit) from the ranks' shards: each brings owned(unit). They may be under way together.
+    void start_gather(std::int64_t unit, BufferView mine, BufferView params, Stream& stream);
+    void wait_gather(std::int64_t unit, Stream& stream);
+
+    /// Moves sums and gathers under way forward.
+    void progress() { groups_.dp->progress(); }
 
     /// What this rank updates: its dp shard from zero 1 on, else the whole unit.
     UnitRange owned(std::int64_t unit) const;
@@ -46,7 +57,7 @@ class GradientReducer
   private:
     struct Partial
     {
-        UnitRange range;
+        UnitRange range;  ///< of the unit
         Communicator* group = nullptr;
     };
 
@@ -60,6 +71,7 @@ class GradientReducer
     RankGroups& groups_;
     std::vector<std::vector<Partial>> partials_;      // by unit
     std::vector<std::vector<UnitRange>> norm_ranges_; // by unit
+    std::vector<Work> sums_, gathers_;                // by unit
 };
 
 }  // namespace plimsoll

@@ -99,6 +99,7 @@ void record_collectives(RankGroups& groups)
 {
     wrap(groups.world, GroupKind::world);
     wrap(groups.dp, GroupKind::dp);
+    wrap(groups.replicas, GroupKind::replicas);
     wrap(groups.tp, GroupKind::tp);
     wrap(groups.pp, GroupKind::pp);
     wrap(groups.kv, GroupKind::kv);

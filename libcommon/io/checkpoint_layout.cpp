@@ -54,17 +54,4 @@ std::vector<std::vector<CheckpointBox>> held_boxes(const ModelSpec& model, const
     return held;
 }
 
-std::string layout_note(const ParallelLayout& layout)
-{
-    const std::pair<const char*, std::int64_t> degrees[] = {
-        {"dp", layout.dp}, {"tp", layout.tp}, {"pp", layout.pp}, {"cp", layout.cp}, {"ep", layout.ep}};
-    std::string text;
-    for (const auto& degree : degrees)
-    {
-        if (degree.second > 1) { text += fmt::format("{}{} {}", text.empty() ? "" : " ", degree.first, degree.second); }
-    }
-    if (text.empty()) { text = "dp 1"; }
-    return layout.zero_stage > 0 ? fmt::format("{} zero {}", text, layout.zero_stage) : text;
-}
-
 }  // namespace plimsoll

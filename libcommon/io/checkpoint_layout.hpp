@@ -26,7 +26,4 @@ struct StateType
 std::vector<std::vector<CheckpointBox>> held_boxes(const ModelSpec& model, const ParallelLayout& layout,
                                                    const std::vector<StateType>& states);
 
-/// "dp 2 tp 2 zero 1": degrees above 1; "dp 1" for one rank.
-std::string layout_note(const ParallelLayout& layout);
-
 }  // namespace plimsoll

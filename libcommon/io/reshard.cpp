@@ -82,7 +82,6 @@ void check_tensors(const Manifest& manifest, const ModelSpec& model, const std::
 
 void check_layout(const ParallelLayout& layout, const ModelSpec& model)
 {
-    VALIDATE(layout.zero_stage <= 2, UsageError, "zero {} is not available in this version (only zero 0 or 1 or 2)", layout.zero_stage);
     ParallelLayout shape = layout;
     shape.micro_batch = 1;
     shape.global_batch = layout.dp;
@@ -234,7 +233,7 @@ void Reshard::Impl::summarize()
     ReshardSummary& s = summary;
     s.source = source.path;
     s.source_layout = manifest.meta.layout_note;
-    s.target_layout = layout_note(options.layout);
+    s.target_layout = layout_text(options.layout);
     s.step = manifest.meta.trainer.step;
     s.tensors = static_cast<std::int64_t>(step.names.size());
     s.tensor_states = static_cast<std::int64_t>(step.tensors.size());

@@ -236,7 +236,7 @@ FlatLayout make_flat_layout(const ModelSpec& model, const ParallelLayout& layout
 
     FlatLayout flat;
     flat.element_bytes = element_bytes;
-    flat.shards = layout.dp;
+    flat.shards = layout.shards();
     for (const TensorSpec& spec : canonical_tensors(model))
     {
         if (!on_stage(spec, range, pp_rank == 0, pp_rank == layout.pp - 1)) { continue; }
@@ -252,6 +252,26 @@ FlatLayout make_flat_layout(const ModelSpec& model, const ParallelLayout& layout
     }
     for (FlatUnit& unit : flat.units) { place_tensors(unit, alignment_bytes / element_bytes, flat.shards); }
     return flat;
+}
+
+namespace
+{
+
+bool is_sharded(const ParallelLayout& layout, StateKind state)
+{
+    return layout.zero_stage >= (state == StateKind::optimizer ? 1 : 3);
+}
+
+}  // namespace
+
+bool is_gathered(const FlatUnit& unit, const ParallelLayout& layout, std::int64_t element_bytes)
+{
+    return layout.shards_parameters() && unit.num_elements * element_bytes > layout.resident_bytes;
+}
+
+std::int64_t shard_index(const ParallelLayout& layout, const MeshCoordinate& coordinate)
+{
+    return coordinate[MeshAxis::dp] % layout.shards();
 }
 
 std::vector<OwnedBox> boxes_of(const FlatLayout& flat, const ParallelLayout& layout, const MeshCoordinate& coordinate,
@@ -270,7 +290,7 @@ std::vector<OwnedBox> boxes_of(const FlatUnit& unit, const FlatTensor& tensor, c
     const std::int64_t begin = tensor.offset;
     const std::int64_t end = begin + tensor.box.num_elements();
     if (begin == end) { return owned; }
-    if (state == StateKind::model || layout.zero_stage == 0)
+    if (!is_sharded(layout, state))
     {
         OwnedBox whole;
         whole.local_offset = begin;
@@ -279,7 +299,7 @@ std::vector<OwnedBox> boxes_of(const FlatUnit& unit, const FlatTensor& tensor, c
         return owned;
     }
     const std::int64_t shard_elements = unit.shard_elements;
-    const std::int64_t shard_begin = coordinate[MeshAxis::dp] * shard_elements;
+    const std::int64_t shard_begin = shard_index(layout, coordinate) * shard_elements;
     const std::int64_t from = std::max(begin, shard_begin);
     const std::int64_t to = std::min(end, shard_begin + shard_elements);
     std::int64_t local_offset = from - shard_begin;
@@ -309,8 +329,8 @@ std::int64_t replica_index(const FlatLayout& flat, const ParallelLayout& layout,
         index = index * sharers + tp_rank % sharers;
     }
     index = index * layout.cp + coordinate[MeshAxis::cp];
-    const bool dp_sharded = state == StateKind::optimizer && layout.zero_stage >= 1;
-    return dp_sharded ? index : index * layout.dp + coordinate[MeshAxis::dp];
+    if (!is_sharded(layout, state)) { return index * layout.dp + coordinate[MeshAxis::dp]; }
+    return index * layout.replicas() + coordinate[MeshAxis::dp] / layout.shards();
 }
 
 std::vector<Box> boxes_of_flat_range(const std::vector<std::int64_t>& shape, std::int64_t begin, std::int64_t end)

@@ -4,7 +4,7 @@
 /// A unit is one contiguous buffer. Inside a unit: canonical local tensors ordered (decay, no_decay, frozen), each
 /// fuse group and each tensor outside one aligned to 256 B, the unit padded to dp shards x 256 B. Alignment and
 /// vocabulary padding are gaps without a box: zero, outside norm and digest. The same at every ZeRO stage. Offsets are in
-/// elements. The shard of dp rank r is [r, r+1) * unit elements / shards. All functions are pure.
+/// elements. Shard r, of dp rank r (of its group, where dp-shard cuts dp into groups), is [r, r+1) * unit elements / shards. All functions are pure.
 ///
 /// Worked example (a test: FlatLayout.WorkedExample): block 0 of a llama with D 6, H 3, K 1, E 2, F 10 in fp32 (256 B = 64
 /// elements) on tp 1, dp 3. q, k, v lie without a gap, so that they are one view [(3 + 2) 2, 6] at 0.
@@ -98,17 +98,23 @@ StageRange stage_layers(const ModelSpec& model, const ParallelLayout& layout, st
 /// A range of a rank's local flat storage and the box of the global tensor that it holds.
 struct OwnedBox
 {
-    /// Elements from the start of the unit (parameters, and optimizer state at zero 0) or of the rank's shard (optimizer state
-    /// from zero 1 on). The box lies there in C order without gaps.
+    /// Elements from the start of the unit (what the state does not shard) or of the rank's shard. The box lies there in C order without gaps.
     std::int64_t local_offset = 0;
     Box box;
 };
 
 enum class StateKind
 {
-    model,       ///< parameters: the whole unit is there (up to ZeRO 2)
+    model,       ///< parameters: the whole unit, the dp shard when zero_stage >= 3
     optimizer,   ///< master, moments: the dp shard when zero_stage >= 1
 };
+
+/// Whether a rank keeps only its shard of a unit's parameters and gathers the rest when it needs them: under ZeRO 3, unless the
+/// unit is small.
+bool is_gathered(const FlatUnit& unit, const ParallelLayout& layout, std::int64_t element_bytes);
+
+/// This coordinate's shard: its place among the shards of a unit.
+std::int64_t shard_index(const ParallelLayout& layout, const MeshCoordinate& coordinate);
 
 /// Who owns what: trainer, planner, checkpoint writer and resharder all ask this. A flat range of an n-dimensional
 /// tensor is at most 2n-1 boxes. Empty when this coordinate holds nothing of the tensor. `flat` is that of `coordinate`.

@@ -1,6 +1,7 @@
 #include "layout/parallel_layout.hpp"
 
 #include <cstdlib>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -51,6 +52,25 @@ void check_degrees(const ParallelLayout& layout, std::vector<std::string>& fault
     if (layout.zero_stage < 0 || layout.zero_stage > 3)
     {
         faults.push_back(fmt::format("zero {} is not known (known: 0 1 2 3)", layout.zero_stage));
+    }
+}
+
+void check_shards(const ParallelLayout& layout, std::vector<std::string>& faults)
+{
+    if (layout.dp_shard == 0) { return; }
+    if (layout.dp_shard < 0 || layout.dp % layout.dp_shard != 0)
+    {
+        std::string allowed;
+        for (std::int64_t part = 1; part <= layout.dp; ++part)
+        {
+            if (layout.dp % part == 0) { allowed += fmt::format(" {}", part); }
+        }
+        faults.push_back(fmt::format("dp {} cannot be cut into groups of dp-shard {} (it does not divide). allowed dp-shard:{}",
+                                     layout.dp, layout.dp_shard, allowed));
+    }
+    else if (layout.zero_stage == 0 && layout.dp_shard != layout.dp)
+    {
+        faults.push_back(fmt::format("dp-shard {} has nothing to shard with zero 0. nearest: zero 1", layout.dp_shard));
     }
 }
 
@@ -125,9 +145,25 @@ std::vector<std::string> validate(const ParallelLayout& layout, const ModelSpec&
     check_degrees(layout, faults);
     if (!faults.empty()) { return faults; }  // the rules below divide by the degrees
     check_world(layout, world, faults);
+    check_shards(layout, faults);
     check_model(layout, model, faults);
     check_batch(layout, faults);
     return faults;
+}
+
+std::string layout_text(const ParallelLayout& layout)
+{
+    const std::pair<const char*, std::int64_t> degrees[] = {
+        {"dp", layout.dp}, {"tp", layout.tp}, {"pp", layout.pp}, {"cp", layout.cp}, {"ep", layout.ep}};
+    std::string text;
+    for (const auto& degree : degrees)
+    {
+        if (degree.second == 1) { continue; }
+        text += fmt::format("{}{} {}", text.empty() ? "" : " ", degree.first, degree.second);
+        if (degree.first == degrees[0].first && layout.replicas() > 1) { text += fmt::format(" (shards of {})", layout.shards()); }
+    }
+    if (text.empty()) { text = "dp 1"; }
+    return layout.zero_stage > 0 ? fmt::format("{} zero {}", text, layout.zero_stage) : text;
 }
 
 }  // namespace plimsoll

@@ -10,6 +10,9 @@
 namespace plimsoll
 {
 
+/// Whether what a rank needs next is gathered while it computes.
+enum class Prefetch : std::uint8_t { off, on };
+
 struct ParallelLayout
 {
     std::int64_t dp = 1;
@@ -17,11 +20,21 @@ struct ParallelLayout
     std::int64_t pp = 1;
     std::int64_t cp = 1;
     std::int64_t ep = 1;
+    /// 1: optimizer state is sharded; 2: gradients too, summed over the ranks after each micro-batch; 3: parameters too.
     int zero_stage = 0;
+    std::int64_t dp_shard = 0;        ///< neighbouring dp ranks that share one copy of what is sharded; 0: all of dp
+    std::int64_t bucket_bytes = std::int64_t{25} << 20;  ///< gradients that are reduced together, at least
+    std::int64_t resident_bytes = std::int64_t{1} << 20; ///< zero 3: smaller units keep their parameters gathered
+    Prefetch prefetch = Prefetch::on;                    ///< of zero 3
     std::int64_t micro_batch = 1;   ///< sequences per micro-batch and data-parallel rank
     std::int64_t global_batch = 1;  ///< sequences per optimizer step
 
     std::int64_t world() const { return dp * tp * pp * cp; }
+    /// Parts that a unit is cut into, and ranks that hold the same part.
+    std::int64_t shards() const { return dp_shard > 0 ? dp_shard : dp; }
+    std::int64_t replicas() const { return dp / shards(); }
+    bool shards_gradients() const { return zero_stage >= 2 && shards() > 1; }
+    bool shards_parameters() const { return zero_stage >= 3 && shards() > 1; }
     /// Micro-batches per step and data-parallel rank. @pre validate() found nothing.
     std::int64_t accumulation() const { return global_batch / (dp * micro_batch); }
 };
@@ -29,5 +42,8 @@ struct ParallelLayout
 /// All violations, each a full message with its numbers and the nearest valid choice; empty when valid.
 /// "20 attention heads cannot be split over tp 8 (heads are not cut). allowed tp: 1 2 4 5 10 20"
 std::vector<std::string> validate(const ParallelLayout& layout, const ModelSpec& model, std::int64_t world);
+
+/// "dp 4 (shards of 2) tp 2 zero 3": the degrees that are not 1.
+std::string layout_text(const ParallelLayout& layout);
 
 }  // namespace plimsoll

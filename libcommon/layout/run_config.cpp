@@ -136,6 +136,22 @@ void declare_layout(OptionSet& options, RunConfig::Layout& layout)
         .range(0, 3)
         .peers({"zero-stage", "zero-level", "stage", "zero-optimization.stage", "zero-optimization"});
     options
+        .add_count("layout", "dp-shard", layout.dp_shard,
+                   "neighbouring dp ranks that share one copy of what zero shards, the others hold replicas; 0: all of dp")
+        .range(0)
+        .peers({"data-parallel-replicate-degree", "parallelism.data-parallel-replicate-degree",
+                "num-distributed-optimizer-instances", "zero-hpz-partition-size", "mics-shard-size"});
+    options
+        .add_bytes("layout", "bucket", layout.bucket,
+                   "gradients that are reduced together, at least: while the backward of other layers runs")
+        .peers({"ddp-bucket-size", "reduce-bucket-size", "zero-optimization.reduce-bucket-size"});
+    options
+        .add_bytes("layout", "resident", layout.resident, "zero 3: layers with less than this keep their parameters gathered")
+        .peers({"stage3-param-persistence-threshold", "zero-optimization.stage3-param-persistence-threshold"});
+    options
+        .add_flag("layout", "prefetch", layout.prefetch, "zero 3: gather the next layer's parameters while one computes")
+        .peers({"stage3-prefetch-bucket-size", "overlap-param-gather"});
+    options
         .add_count("layout", "micro-batch", layout.micro_batch, "batch of one forward pass on one data-parallel rank")
         .unit("sequences")
         .flag("micro-batch")

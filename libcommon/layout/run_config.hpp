@@ -44,6 +44,10 @@ struct RunConfig
         std::int64_t dp = 0;  ///< 0: auto = world / (tp pp cp)
         std::int64_t tp = 1, pp = 1, cp = 1, ep = 1;
         int zero = 0;
+        std::int64_t dp_shard = 0;  ///< 0: all of dp
+        std::int64_t bucket = std::int64_t{25} << 20;   ///< bytes
+        std::int64_t resident = std::int64_t{1} << 20;  ///< bytes
+        bool prefetch = true;
         std::int64_t micro_batch = 1;   ///< sequences
         std::int64_t global_batch = 1;  ///< sequences
     } layout;

@@ -22,7 +22,6 @@ const std::vector<NotYet>& not_yet()
     static const std::vector<NotYet> rows = {
         {"layout.cp", {"1"}, "use a shorter seq-len"},
         {"layout.ep", {"1"}, ""},
-        {"layout.zero", {"0", "1"}, ""},
         {"train.optimizer", {"adamw"}, ""},
         {"train.precision", {"fp32", "fp64"}, ""},
         {"train.recompute", {"none"}, "a smaller micro-batch needs less memory"},

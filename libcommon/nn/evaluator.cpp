@@ -7,12 +7,13 @@
 #include "base/error.hpp"
 #include "engine/recorder.hpp"
 #include "nn/ops/tensor_view.hpp"
+#include "nn/unit_runner.hpp"
 
 namespace plimsoll::nn
 {
 
-EvaluationResult evaluate(Model& model, RankGroups& groups, const EvaluationSet& set, std::int64_t seq_len,
-                          std::int64_t micro_batch)
+EvaluationResult evaluate(Model& model, ShardedParams& params, RankGroups& groups, const EvaluationSet& set,
+                          std::int64_t seq_len, std::int64_t micro_batch)
 {
     const auto start = std::chrono::steady_clock::now();
     Stream stream;
@@ -27,9 +28,19 @@ EvaluationResult evaluate(Model& model, RankGroups& groups, const EvaluationSet&
     at::Tensor sent_ND;  // belongs to `sent`
     Work sent;
     const std::int64_t stage = groups.pp->rank();
-    const std::int64_t stride = micro_batch * groups.dp->size();
-    for (std::int64_t base = groups.dp->rank() * micro_batch; base < set.num_sequences(); base += stride)
+    GradientReducer gatherer(params.flat(), params.layout(), groups);
+    UnitRunner units(params, gatherer,
+                     UnitOrder(params.flat(), params.layout(), uses_of_validation(params.flat(), groups.pp->size(), stage)),
+                     stream);
+    const std::int64_t stride = micro_batch * groups.dp_size();
+    for (std::int64_t round = 0; round < set.num_sequences(); round += stride)
     {
+        const std::int64_t base = round + groups.dp_rank() * micro_batch;
+        if (base >= set.num_sequences())
+        {
+            units.skip();  // others gather parameters
+            continue;
+        }
         const std::int64_t num = std::min(micro_batch, set.num_sequences() - base);
         set.read(base, num, batch);
         ctx.batch = num;
@@ -39,7 +50,8 @@ EvaluationResult evaluate(Model& model, RankGroups& groups, const EvaluationSet&
             x_ND = model.make_activation(num * seq_len, "x");
             groups.pp->recv(buffer_view(x_ND), stage - 1, stream).wait(stream);
         }
-        TrainForward done = model.evaluate_stage(ctx, token_tensors(batch), std::move(x_ND));
+        TrainForward done = model.evaluate_stage(ctx, token_tensors(batch), std::move(x_ND), &units);
+        units.finish();
         sums += done.sums;
         if (model.is(StageEnd::last)) { continue; }
         sent.wait(stream);

@@ -20,7 +20,7 @@ struct EvaluationResult
 /// Every rank calls it with the same arguments and gets the same result; dp ranks share the batches, stages pass activations on.
 /// Runs the model over the whole set in batches of at most `micro_batch` sequences; touches neither parameters nor
 /// gradients. @throws NumericError when the loss is not finite.
-EvaluationResult evaluate(Model& model, RankGroups& groups, const EvaluationSet& set, std::int64_t seq_len,
-                          std::int64_t micro_batch);
+EvaluationResult evaluate(Model& model, ShardedParams& params, RankGroups& groups, const EvaluationSet& set,
+                          std::int64_t seq_len, std::int64_t micro_batch);
 
 }  // namespace plimsoll::nn

@@ -3,6 +3,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "engine/recorder.hpp"
 #include "mem/tracking.hpp"
@@ -47,51 +49,133 @@ VocabSlice vocab_slice(const ShardedParams& params, const char* name)
 }  // namespace
 
 Model::Model(const ModelSpec& spec, ShardedParams& params, std::int64_t seq_len, std::int64_t loss_chunks)
-    : spec_(spec), options_(at::TensorOptions().dtype(params.dtype()))
+    : spec_(spec), params_(params), range_(stage_layers(spec, params.layout(), params.coordinate()[MeshAxis::pp])),
+      options_(at::TensorOptions().dtype(params.dtype()))
 {
-    const ParallelLayout& layout = params.layout();
     const std::int64_t stage = params.coordinate()[MeshAxis::pp];
     first_stage_ = stage == 0;
-    last_stage_ = stage == layout.pp - 1;
+    last_stage_ = stage == params.layout().pp - 1;
     if (spec.position == PositionKind::rope)
     {
         const ScopedMemoryTag tag(MemoryTag::parameters);
         rope_ = std::make_unique<RopeTable>(make_rope_table(spec.rope, spec.head_dim, seq_len, params.dtype()));
     }
-    if (first_stage_)
+    for (std::int64_t u = 0; u < params.num_units(); ++u)
     {
-        const char* tokens = "embed_tokens.weight";
-        embedding_.tokens_VD = vocab_rows(params, FlatState::params, tokens);
-        embedding_.slice = vocab_slice(params, tokens);
-        embedding_grads_.tokens_VD = vocab_rows(params, FlatState::grads, tokens);
-        if (spec.position == PositionKind::learned)
-        {
-            embedding_.positions_PD = params.view(FlatState::params, "embed_positions.weight");
-            embedding_grads_.positions_PD = params.view(FlatState::grads, "embed_positions.weight");
-        }
+        const UnitKind kind = params.flat().units[static_cast<std::size_t>(u)].kind;
+        if (kind == UnitKind::block) { block_units_.push_back(u); }
+        if (kind == UnitKind::tied_embedding || kind == UnitKind::embedding) { embedding_units_.push_back(u); }
+        if (kind == UnitKind::tied_embedding || kind == UnitKind::head) { head_units_.push_back(u); }
     }
-    const StageRange range = stage_layers(spec, layout, stage);
-    for (std::int64_t layer = range.first; layer < range.last; ++layer)
-    {
-        blocks_.push_back(block_params(spec, params, layer, rope_.get()));
-        block_grads_.push_back(block_grads(spec, params, layer));
-    }
-    if (!last_stage_) { return; }
+    blocks_.resize(block_units_.size());
+    block_grads_.resize(block_units_.size());
     final_norm_.kind = spec.norm;
     final_norm_.eps = spec.norm_eps;
     final_norm_.kept_as = MemoryUse::loss;
-    final_norm_.weight_D = params.view(FlatState::params, "final_norm.weight");
-    final_norm_grads_.weight_D = params.view(FlatState::grads, "final_norm.weight");
-    if (spec.norm_bias)
-    {
-        final_norm_.bias_D = params.view(FlatState::params, "final_norm.bias");
-        final_norm_grads_.bias_D = params.view(FlatState::grads, "final_norm.bias");
-    }
-    const char* head = spec.tied ? "embed_tokens.weight" : "head.weight";
-    head_.weight_VD = vocab_rows(params, FlatState::params, head);
-    head_.slice = vocab_slice(params, head);
     head_.chunks = loss_chunks;
-    head_grads_.weight_VD = vocab_rows(params, FlatState::grads, head);
+    const auto take_fixed = [&](Piece piece, std::size_t block)
+    {
+        if (!comes_and_goes(FlatState::params, piece, block)) { take_views(piece, block, Needs::parameters); }
+        if (!comes_and_goes(FlatState::grads, piece, block)) { take_views(piece, block, Needs::gradients); }
+    };
+    if (first_stage_) { take_fixed(Piece::embedding, 0); }
+    for (std::size_t block = 0; block < blocks_.size(); ++block) { take_fixed(Piece::block, block); }
+    if (last_stage_) { take_fixed(Piece::head, 0); }
+}
+
+bool Model::comes_and_goes(FlatState state, Piece piece, std::size_t block) const
+{
+    if (piece == Piece::block) { return params_.comes_and_goes(state, block_units_[block]); }
+    const std::vector<std::int64_t>& units = piece == Piece::embedding ? embedding_units_ : head_units_;
+    return std::any_of(units.begin(), units.end(), [&](std::int64_t unit) { return params_.comes_and_goes(state, unit); });
+}
+
+void Model::take_views(Piece piece, std::size_t block, Needs needs)
+{
+    const bool parameters = needs != Needs::gradients, gradients = needs != Needs::parameters;
+    const std::int64_t layer = range_.first + static_cast<std::int64_t>(block);
+    const char* tokens = "embed_tokens.weight";
+    const char* positions = "embed_positions.weight";
+    const char* head = spec_.tied ? tokens : "head.weight";
+    const bool learned = spec_.position == PositionKind::learned;
+    switch (piece)
+    {
+        case Piece::embedding:
+            if (parameters)
+            {
+                embedding_.tokens_VD = vocab_rows(params_, FlatState::params, tokens);
+                embedding_.slice = vocab_slice(params_, tokens);
+                if (learned) { embedding_.positions_PD = params_.view(FlatState::params, positions); }
+            }
+            if (gradients)
+            {
+                embedding_grads_.tokens_VD = vocab_rows(params_, FlatState::grads, tokens);
+                if (learned) { embedding_grads_.positions_PD = params_.view(FlatState::grads, positions); }
+            }
+            break;
+        case Piece::block:
+            if (parameters) { blocks_[block] = block_params(spec_, params_, layer, rope_.get()); }
+            if (gradients) { block_grads_[block] = block_grads(spec_, params_, layer); }
+            break;
+        case Piece::head:
+            if (parameters)
+            {
+                final_norm_.weight_D = params_.view(FlatState::params, "final_norm.weight");
+                if (spec_.norm_bias) { final_norm_.bias_D = params_.view(FlatState::params, "final_norm.bias"); }
+                head_.weight_VD = vocab_rows(params_, FlatState::params, head);
+                head_.slice = vocab_slice(params_, head);
+            }
+            if (gradients)
+            {
+                final_norm_grads_.weight_D = params_.view(FlatState::grads, "final_norm.weight");
+                if (spec_.norm_bias) { final_norm_grads_.bias_D = params_.view(FlatState::grads, "final_norm.bias"); }
+                head_grads_.weight_VD = vocab_rows(params_, FlatState::grads, head);
+            }
+            break;
+    }
+}
+
+void Model::drop_views(Piece piece, std::size_t block)
+{
+    const bool parameters = comes_and_goes(FlatState::params, piece, block);
+    const bool gradients = comes_and_goes(FlatState::grads, piece, block);
+    switch (piece)
+    {
+        case Piece::embedding:
+            if (parameters) { embedding_ = EmbeddingParams(); }
+            if (gradients) { embedding_grads_ = EmbeddingGrads(); }
+            break;
+        case Piece::block:
+            if (parameters) { blocks_[block] = BlockParams(); }
+            if (gradients) { block_grads_[block] = BlockGrads(); }
+            break;
+        case Piece::head:
+            if (parameters)
+            {
+                final_norm_.weight_D = final_norm_.bias_D = at::Tensor();
+                head_.weight_VD = at::Tensor();
+            }
+            if (gradients)
+            {
+                final_norm_grads_ = NormGrads();
+                head_grads_ = HeadLossGrads();
+            }
+            break;
+    }
+}
+
+template<class Compute>
+void Model::use(UnitUses* uses, Piece piece, std::size_t block, Needs needs, const Compute& compute)
+{
+    const bool new_parameters = needs != Needs::gradients && comes_and_goes(FlatState::params, piece, block);
+    const bool new_gradients = needs != Needs::parameters && comes_and_goes(FlatState::grads, piece, block);
+    EXPECT(uses != nullptr || (!new_parameters && !new_gradients));
+    if (uses != nullptr) { uses->before(); }
+    if (new_parameters) { take_views(piece, block, Needs::parameters); }
+    if (new_gradients) { take_views(piece, block, Needs::gradients); }
+    compute();
+    if (new_parameters || new_gradients) { drop_views(piece, block); }
+    if (uses != nullptr) { uses->after(); }
 }
 
 at::Tensor Model::make_activation(std::int64_t num_tokens, const char* name) const
@@ -102,30 +186,39 @@ at::Tensor Model::make_activation(std::int64_t num_tokens, const char* name) con
     return received_ND;
 }
 
-TrainForward Model::forward(const OpContext& ctx, const TokenTensors& tokens, double scale, at::Tensor x_ND)
+TrainForward Model::forward(const OpContext& ctx, const TokenTensors& tokens, double scale, at::Tensor x_ND, UnitUses* uses)
 {
     const ScopedMemoryTag tag(MemoryTag::transient);
     EXPECT(x_ND.defined() != first_stage_);
     TrainForward result;
     if (first_stage_)
     {
-        const OpScope scope(PlanOp::embedding);
-        EmbeddingForward embedded = embedding_forward(ctx, embedding_, tokens.ids_N);
-        result.state.embedding = std::move(embedded.saved);
-        x_ND = std::move(embedded.y_ND);
+        use(uses, Piece::embedding, 0, Needs::parameters,
+            [&]
+            {
+                const OpScope scope(PlanOp::embedding);
+                EmbeddingForward embedded = embedding_forward(ctx, embedding_, tokens.ids_N);
+                result.state.embedding = std::move(embedded.saved);
+                x_ND = std::move(embedded.y_ND);
+            });
     }
-    for (const BlockParams& block : blocks_)
+    for (std::size_t block = 0; block < blocks_.size(); ++block)
     {
-        BlockForward done = block_forward(ctx, block, x_ND);
-        result.state.blocks.push_back(std::move(done.saved));
-        x_ND = std::move(done.y_ND);
+        use(uses, Piece::block, block, Needs::parameters,
+            [&]
+            {
+                BlockForward done = block_forward(ctx, blocks_[block], x_ND);
+                result.state.blocks.push_back(std::move(done.saved));
+                x_ND = std::move(done.y_ND);
+            });
     }
     if (!last_stage_)
     {
         result.y_ND = std::move(x_ND);
         return result;
     }
-    result.state.dx_ND = head_step(ctx, tokens, scale, std::move(x_ND), result.sums);
+    use(uses, Piece::head, 0, Needs::both,
+        [&] { result.state.dx_ND = head_step(ctx, tokens, scale, std::move(x_ND), result.sums); });
     return result;
 }
 
@@ -156,39 +249,56 @@ NormForward Model::last_norm(const OpContext& ctx, const at::Tensor& x_ND) const
     return norm_forward(ctx, final_norm_, x_ND);
 }
 
-at::Tensor Model::backward(const OpContext& ctx, ForwardState&& state, at::Tensor dy_ND)
+at::Tensor Model::backward(const OpContext& ctx, ForwardState&& state, at::Tensor dy_ND, UnitUses* uses)
 {
     const ScopedMemoryTag tag(MemoryTag::transient);
     EXPECT(dy_ND.defined() != last_stage_);
     at::Tensor dx_ND = last_stage_ ? std::move(state.dx_ND) : std::move(dy_ND);
-    for (std::size_t layer = blocks_.size(); layer-- > 0;)
+    for (std::size_t block = blocks_.size(); block-- > 0;)
     {
-        dx_ND = block_backward(ctx, blocks_[layer], std::move(state.blocks[layer]), dx_ND, block_grads_[layer]);
-        state.blocks.pop_back();
+        use(uses, Piece::block, block, Needs::both,
+            [&]
+            {
+                dx_ND = block_backward(ctx, blocks_[block], std::move(state.blocks[block]), dx_ND, block_grads_[block]);
+                state.blocks.pop_back();
+            });
     }
     if (!first_stage_) { return dx_ND; }
-    const OpScope scope(PlanOp::embedding);
-    embedding_backward_weight(ctx, embedding_backward_input(ctx, std::move(state.embedding), dx_ND), embedding_grads_);
+    use(uses, Piece::embedding, 0, Needs::gradients,
+        [&]
+        {
+            const OpScope scope(PlanOp::embedding);
+            EmbeddingPending pending = embedding_backward_input(ctx, std::move(state.embedding), dx_ND);
+            dx_ND = at::Tensor();
+            embedding_backward_weight(ctx, std::move(pending), embedding_grads_);
+        });
     return at::Tensor();
 }
 
-at::Tensor Model::blocks_forward(const OpContext& ctx, const at::Tensor& ids_N, at::Tensor x_ND) const
+at::Tensor Model::blocks_forward(const OpContext& ctx, const at::Tensor& ids_N, at::Tensor x_ND, UnitUses* uses)
 {
     const ScopedMemoryTag tag(MemoryTag::transient);
     EXPECT(x_ND.defined() != first_stage_);
     if (first_stage_)
     {
-        const OpScope scope(PlanOp::embedding);
-        x_ND = embedding_forward(ctx, embedding_, ids_N).y_ND;
+        use(uses, Piece::embedding, 0, Needs::parameters,
+            [&]
+            {
+                const OpScope scope(PlanOp::embedding);
+                x_ND = embedding_forward(ctx, embedding_, ids_N).y_ND;
+            });
     }
-    for (const BlockParams& block : blocks_) { x_ND = block_forward(ctx, block, x_ND).y_ND; }
-    return last_stage_ ? last_norm(ctx, x_ND).y_ND : x_ND;
+    for (std::size_t block = 0; block < blocks_.size(); ++block)
+    {
+        use(uses, Piece::block, block, Needs::parameters, [&] { x_ND = block_forward(ctx, blocks_[block], x_ND).y_ND; });
+    }
+    return x_ND;
 }
 
 at::Tensor Model::hidden_states(const OpContext& ctx, const at::Tensor& ids_N)
 {
     EXPECT(first_stage_ && last_stage_);
-    return blocks_forward(ctx, ids_N, at::Tensor());
+    return last_norm(ctx, blocks_forward(ctx, ids_N, at::Tensor(), nullptr)).y_ND;
 }
 
 at::Tensor Model::logits(const OpContext& ctx, const at::Tensor& ids_N)
@@ -197,21 +307,27 @@ at::Tensor Model::logits(const OpContext& ctx, const at::Tensor& ids_N)
     return project(hidden_states(ctx, ids_N), head_.weight_VD, at::Tensor());
 }
 
-TrainForward Model::evaluate_stage(const OpContext& ctx, const TokenTensors& tokens, at::Tensor x_ND)
+TrainForward Model::evaluate_stage(const OpContext& ctx, const TokenTensors& tokens, at::Tensor x_ND, UnitUses* uses)
 {
     TrainForward result;
-    x_ND = blocks_forward(ctx, tokens.ids_N, std::move(x_ND));
+    x_ND = blocks_forward(ctx, tokens.ids_N, std::move(x_ND), uses);
     if (!last_stage_)
     {
         result.y_ND = std::move(x_ND);
         return result;
     }
     const ScopedMemoryTag tag(MemoryTag::transient);
-    const OpScope scope(PlanOp::head_loss);
-    const HeadLossResult loss =
-        head_loss(ctx, head_, LossMode::evaluate, x_ND, tokens.labels_N, tokens.mask_N, head_grads_);
-    result.sums.loss = loss.loss_sum;
-    result.sums.count = loss.count;
+    use(uses, Piece::head, 0, Needs::parameters,
+        [&]
+        {
+            x_ND = last_norm(ctx, x_ND).y_ND;
+            const OpScope scope(PlanOp::head_loss);
+            const HeadLossResult loss =
+                head_loss(ctx, head_, LossMode::evaluate, x_ND, tokens.labels_N, tokens.mask_N, head_grads_);
+            result.sums.loss = loss.loss_sum;
+            result.sums.count = loss.count;
+            x_ND = at::Tensor();
+        });
     return result;
 }
 

@@ -12,6 +12,7 @@
 #include "nn/ops/embedding.hpp"
 #include "nn/ops/head_loss.hpp"
 #include "nn/sharded_params.hpp"
+#include "nn/unit_uses.hpp"
 
 namespace plimsoll::nn
 {
@@ -65,6 +66,7 @@ class Model
 {
   public:
     /// Views into `params`, which must outlive the model and say which stage this is. `loss_chunks` as HeadLossParams::chunks.
+    /// Where parts of `params` come and go, each call below is given `uses` that make them be there in time; else it may be null.
     Model(const ModelSpec& spec, ShardedParams& params, std::int64_t seq_len, std::int64_t loss_chunks);
 
     bool is(StageEnd end) const { return end == StageEnd::first ? first_stage_ : last_stage_; }
@@ -74,14 +76,15 @@ class Model
     /// Forward, on the last stage with the loss and the whole backward of head and final norm; `scale` multiplies the loss's gradient at its source.
     /// `x_ND`: what the stage before sent, undefined on the first stage. Ids are read on the first stage, labels and mask on
     /// the last.
-    TrainForward forward(const OpContext& ctx, const TokenTensors& tokens, double scale, at::Tensor x_ND = at::Tensor());
+    TrainForward forward(const OpContext& ctx, const TokenTensors& tokens, double scale, at::Tensor x_ND = at::Tensor(),
+                         UnitUses* uses = nullptr);
     /// Adds all other gradients; consumes the state block by block. `dy_ND`: what the next stage sent, undefined on the last.
     /// Returns what the stage before receives, undefined on the first.
-    at::Tensor backward(const OpContext& ctx, ForwardState&& state, at::Tensor dy_ND = at::Tensor());
+    at::Tensor backward(const OpContext& ctx, ForwardState&& state, at::Tensor dy_ND = at::Tensor(), UnitUses* uses = nullptr);
     /// Loss only; keeps nothing alive.
     LossSums evaluate(const OpContext& ctx, const TokenTensors& tokens);
     /// One stage of evaluate().
-    TrainForward evaluate_stage(const OpContext& ctx, const TokenTensors& tokens, at::Tensor x_ND);
+    TrainForward evaluate_stage(const OpContext& ctx, const TokenTensors& tokens, at::Tensor x_ND, UnitUses* uses = nullptr);
     /// Final hidden states [N, D] after the last norm, for tests and generation. @pre one stage
     at::Tensor hidden_states(const OpContext& ctx, const at::Tensor& ids_N);
     /// Logits [N, V]. @pre one stage, tp 1
@@ -91,9 +94,24 @@ class Model
     /// Final norm, loss and the backward of both; returns the gradient of `x_ND`.
     at::Tensor head_step(const OpContext& ctx, const TokenTensors& tokens, double scale, at::Tensor x_ND, LossSums& sums);
     NormForward last_norm(const OpContext& ctx, const at::Tensor& x_ND) const;
-    at::Tensor blocks_forward(const OpContext& ctx, const at::Tensor& ids_N, at::Tensor x_ND) const;
+    /// Embedding and blocks, keeping nothing.
+    at::Tensor blocks_forward(const OpContext& ctx, const at::Tensor& ids_N, at::Tensor x_ND, UnitUses* uses);
+
+    /// Views that the model computes with, taken anew where their unit was.
+    enum class Piece { embedding, block, head };
+    enum class Needs { parameters, gradients, both };
+    void take_views(Piece piece, std::size_t block, Needs needs);
+    void drop_views(Piece piece, std::size_t block);
+    /// One use: `compute` runs while the units of the piece are there.
+    template<class Compute>
+    void use(UnitUses* uses, Piece piece, std::size_t block, Needs needs, const Compute& compute);
+    /// Any of the piece's units.
+    bool comes_and_goes(FlatState state, Piece piece, std::size_t block) const;
 
     ModelSpec spec_;
+    ShardedParams& params_;
+    StageRange range_;
+    std::vector<std::int64_t> embedding_units_, block_units_, head_units_;
     at::TensorOptions options_;
     bool first_stage_ = true;
     bool last_stage_ = true;

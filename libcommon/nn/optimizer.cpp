@@ -95,15 +95,16 @@ void adamw_update_unit(const AdamWStep& step, const FlatUnit& unit, std::int64_t
                        BufferView param, BufferView grad, BufferView moment1, BufferView moment2)
 {
     EXPECT(0 <= begin && begin <= end && end <= unit.num_elements);
-    EXPECT(param.count == unit.num_elements && grad.count == unit.num_elements);
+    EXPECT(param.count == end - begin && grad.count == end - begin);
     EXPECT(moment1.count == end - begin && moment2.count == end - begin);
     for (const OptimizerRange& range : optimizer_ranges(unit, begin, end))
     {
         AdamWStep of_group = step;
         if (range.group != DecayGroup::decay) { of_group.weight_decay = 0; }
         const std::int64_t count = range.end - range.begin;
-        adamw_update(of_group, param.slice(range.begin, count), grad.slice(range.begin, count),
-                     moment1.slice(range.begin - begin, count), moment2.slice(range.begin - begin, count));
+        const std::int64_t first = range.begin - begin;
+        adamw_update(of_group, param.slice(first, count), grad.slice(first, count), moment1.slice(first, count),
+                     moment2.slice(first, count));
     }
 }
 

@@ -51,8 +51,7 @@ struct OptimizerRange
 /// The parts of [begin, end) (a dp shard) of `unit` that are trained: decay, then no_decay; empty parts left out.
 std::vector<OptimizerRange> optimizer_ranges(const FlatUnit& unit, std::int64_t begin, std::int64_t end);
 
-/// Updates shard [begin, end) of a unit. `param` and `grad` are the whole unit, moments are the shard's. Weight
-/// decay counts for the decay group only; the frozen part is left alone.
+/// Updates the part [begin, end) of a unit; the views hold this part. Weight decay counts for the decay group only; the frozen part is left alone.
 void adamw_update_unit(const AdamWStep& step, const FlatUnit& unit, std::int64_t begin, std::int64_t end,
                        BufferView param, BufferView grad, BufferView moment1, BufferView moment2);
 

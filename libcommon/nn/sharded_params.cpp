@@ -1,11 +1,14 @@
 #include "nn/sharded_params.hpp"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/TensorOptions.h>
 
 #include "base/error.hpp"
 #include "base/rng.hpp"
+#include "nn/cpu_allocator.hpp"
 #include "nn/kernels/parallel.hpp"
+#include "plan/unit_order.hpp"
 
 namespace plimsoll::nn
 {
@@ -79,16 +82,19 @@ ShardedParams::ShardedParams(const ModelSpec& model, const ParallelLayout& layou
 {
     EXPECT(dtype == at::kFloat || dtype == at::kDouble);
     const auto options = at::TensorOptions().dtype(dtype);
-    buffers_.resize(num_flat_states);
+    kept_.resize(num_flat_states);
+    whole_.resize(num_flat_states);
     for (int s = 0; s < num_flat_states; ++s)
     {
         const auto state = static_cast<FlatState>(s);
         for (const FlatUnit& unit : flat_.units)
         {
-            const bool shard = layout.zero_stage >= 1 && tag_of(state) == MemoryTag::optimizer;
+            const bool shard = keeps_shard(state, unit);
             const std::int64_t elements = shard ? unit.shard_elements : unit.num_elements;
             memory_.emplace_back(elements * flat_.element_bytes, tag_of(state), tracker, name_of(state));
-            buffers_[static_cast<std::size_t>(s)].push_back(at::from_blob(memory_.back().data(), {elements}, options));
+            kept_[static_cast<std::size_t>(s)].push_back(at::from_blob(memory_.back().data(), {elements}, options));
+            const bool is_whole = !shard || tag_of(state) == MemoryTag::optimizer;
+            whole_[static_cast<std::size_t>(s)].push_back(is_whole ? kept_[static_cast<std::size_t>(s)].back() : at::Tensor());
         }
     }
     for (std::size_t u = 0; u < flat_.units.size(); ++u)
@@ -116,9 +122,52 @@ const FlatTensor& ShardedParams::flat_tensor(const std::string& name) const
     return flat_.units[static_cast<std::size_t>(where.unit)].tensors[static_cast<std::size_t>(where.tensor)];
 }
 
+bool ShardedParams::keeps_shard(FlatState state, const FlatUnit& unit) const
+{
+    switch (state)
+    {
+        case FlatState::params: return is_gathered(unit, layout_, flat_.element_bytes);
+        case FlatState::grads: return layout_.shards_gradients();
+        default: return layout_.zero_stage >= 1;
+    }
+}
+
 const at::Tensor& ShardedParams::buffer(FlatState state, std::int64_t unit) const
 {
-    return buffers_[static_cast<std::size_t>(state)].at(static_cast<std::size_t>(unit));
+    const at::Tensor& whole = whole_[static_cast<std::size_t>(state)].at(static_cast<std::size_t>(unit));
+    EXPECT(whole.defined());
+    return whole;
+}
+
+at::Tensor ShardedParams::owned(FlatState state, std::int64_t unit) const
+{
+    const FlatUnit& of = flat_.units[static_cast<std::size_t>(unit)];
+    const at::Tensor& kept = kept_[static_cast<std::size_t>(state)][static_cast<std::size_t>(unit)];
+    if (layout_.zero_stage == 0 || keeps_shard(state, of)) { return kept; }
+    return kept.narrow(0, shard_index(layout_, coordinate_) * of.shard_elements, of.shard_elements);
+}
+
+bool ShardedParams::comes_and_goes(FlatState state, std::int64_t unit) const
+{
+    EXPECT(state == FlatState::params || state == FlatState::grads);
+    return keeps_shard(state, flat_.units[static_cast<std::size_t>(unit)]);
+}
+
+void ShardedParams::make(FlatState state, std::int64_t unit)
+{
+    const FlatUnit& of = flat_.units[static_cast<std::size_t>(unit)];
+    at::Tensor& whole = whole_[static_cast<std::size_t>(state)][static_cast<std::size_t>(unit)];
+    EXPECT(comes_and_goes(state, unit) && !whole.defined());
+    const bool gradients = state == FlatState::grads;
+    whole = at::empty({of.num_elements}, at::TensorOptions().dtype(dtype_));
+    name_tensor(whole, unit_kind_name(of.kind), gradients ? MemoryUse::gradients : MemoryUse::parameters);
+    if (gradients) { whole.zero_(); }
+}
+
+void ShardedParams::drop(FlatState state, std::int64_t unit)
+{
+    EXPECT(comes_and_goes(state, unit));
+    whole_[static_cast<std::size_t>(state)][static_cast<std::size_t>(unit)] = at::Tensor();
 }
 
 at::Tensor ShardedParams::view(FlatState state, const std::string& name) const
@@ -147,26 +196,43 @@ at::Tensor ShardedParams::fused_view(FlatState state, const std::vector<std::str
 
 void ShardedParams::initialize(std::uint64_t seed)
 {
-    for (const FlatUnit& unit : flat_.units)
+    for (std::int64_t u = 0; u < num_units(); ++u)
     {
-        for (const FlatTensor& tensor : unit.tensors)
+        const FlatUnit& unit = flat_.units[static_cast<std::size_t>(u)];
+        if (!comes_and_goes(FlatState::params, u))
         {
-            at::Tensor values = view(FlatState::params, tensor.spec.name);
-            if (tensor.spec.init == InitKind::zeros) { values.zero_(); }
-            else if (tensor.spec.init == InitKind::ones) { values.fill_(1); }
-            else
-            {
-                const CounterRng rng(seed, RngPurpose::init, hash_name(tensor.spec.name));
-                if (dtype_ == at::kFloat) { fill_box(tensor, rng, values.data_ptr<float>()); }
-                else { fill_box(tensor, rng, values.data_ptr<double>()); }
-            }
+            initialize_unit(unit, seed);
+            continue;
+        }
+        make(FlatState::params, u);
+        whole_[static_cast<std::size_t>(FlatState::params)][static_cast<std::size_t>(u)].zero_();  // padding
+        initialize_unit(unit, seed);
+        owned(FlatState::params, u)
+            .copy_(buffer(FlatState::params, u)
+                       .narrow(0, shard_index(layout_, coordinate_) * unit.shard_elements, unit.shard_elements));
+        drop(FlatState::params, u);
+    }
+}
+
+void ShardedParams::initialize_unit(const FlatUnit& unit, std::uint64_t seed)
+{
+    for (const FlatTensor& tensor : unit.tensors)
+    {
+        at::Tensor values = view(FlatState::params, tensor.spec.name);
+        if (tensor.spec.init == InitKind::zeros) { values.zero_(); }
+        else if (tensor.spec.init == InitKind::ones) { values.fill_(1); }
+        else
+        {
+            const CounterRng rng(seed, RngPurpose::init, hash_name(tensor.spec.name));
+            if (dtype_ == at::kFloat) { fill_box(tensor, rng, values.data_ptr<float>()); }
+            else { fill_box(tensor, rng, values.data_ptr<double>()); }
         }
     }
 }
 
 void ShardedParams::zero_grads()
 {
-    for (const at::Tensor& grads : buffers_[static_cast<std::size_t>(FlatState::grads)]) { grads.zero_(); }
+    for (const at::Tensor& grads : kept_[static_cast<std::size_t>(FlatState::grads)]) { grads.zero_(); }
 }
 
 }  // namespace plimsoll::nn

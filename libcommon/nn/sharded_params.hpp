@@ -1,8 +1,11 @@
 #pragma once
 /// Parameters, gradients and optimizer moments of one rank as flat buffers, one per unit, with a view for each tensor.
 ///
-/// Ownership: this object owns all buffers; views stay valid for its lifetime. One control thread. The order of elements is
-/// FlatLayout's; padding stays zero. fp32 and fp64 runs keep no separate master.
+/// Ownership: this object owns all buffers; views of what it keeps stay valid for its lifetime. One control thread. The order of
+/// elements is FlatLayout's; padding stays zero. fp32 and fp64 runs keep no separate master.
+///
+/// What is kept of a unit: all of it, or this rank's shard: of moments from zero 1 on, of gradients from zero 2, of parameters
+/// under zero 3 (is_gathered()). The whole unit then comes and goes: make(), drop().
 
 #include <ATen/core/Tensor.h>
 
@@ -34,9 +37,17 @@ class ShardedParams
     at::ScalarType dtype() const { return dtype_; }
     std::int64_t num_units() const { return static_cast<std::int64_t>(flat_.units.size()); }
 
-    /// The buffer of a unit, 1-D, padding included: the whole unit, of the moments from zero 1 on this rank's dp shard.
+    /// The whole unit, 1-D, padding included; of moments what is kept. @pre it is there: kept whole, or made
     const at::Tensor& buffer(FlatState state, std::int64_t unit) const;
-    /// View of one tensor in its local shape.
+    /// What this rank updates and saves: its shard from zero 1 on, else the whole unit. Always there.
+    at::Tensor owned(FlatState state, std::int64_t unit) const;
+    /// Whether a unit's parameters or gradients come and go.
+    bool comes_and_goes(FlatState state, std::int64_t unit) const;
+    /// Room for the whole unit: parameters undefined, gradients zero. @pre comes_and_goes(), it is not there
+    void make(FlatState state, std::int64_t unit);
+    /// @pre no view is used any more
+    void drop(FlatState state, std::int64_t unit);
+    /// View of one tensor in its local shape. @pre as buffer()
     at::Tensor view(FlatState state, const std::string& name) const;
     /// One view over tensors that are neighbours in their unit, joined along dim 0 ("qkv", "gate_up").
     /// @throws InternalError when they are not adjacent or their other dims differ.
@@ -47,6 +58,7 @@ class ShardedParams
     /// count or order of calls changes them.
     void initialize(std::uint64_t seed);
 
+    /// Of what is kept.
     void zero_grads();
 
   private:
@@ -55,6 +67,8 @@ class ShardedParams
         std::int64_t unit = 0;
         std::int64_t tensor = 0;
     };
+    bool keeps_shard(FlatState state, const FlatUnit& unit) const;
+    void initialize_unit(const FlatUnit& unit, std::uint64_t seed);
     const FlatTensor& flat_tensor(const std::string& name) const;
     const Place& place(const std::string& name) const;
 
@@ -64,7 +78,8 @@ class ShardedParams
     FlatLayout flat_;
     std::unordered_map<std::string, Place> units_;
     std::vector<ZeroedMemory> memory_;
-    std::vector<std::vector<at::Tensor>> buffers_;  // [state][unit]
+    std::vector<std::vector<at::Tensor>> kept_;   // [state][unit]
+    std::vector<std::vector<at::Tensor>> whole_;  // [state][unit]; undefined while it is not there
 };
 
 }  // namespace plimsoll::nn

@@ -154,20 +154,4 @@ ResumeChoice choose_resume(const TrainSetup& setup, const std::string& own_check
     return choice;
 }
 
-std::string layout_text(const ParallelLayout& layout)
-{
-    std::string text;
-    const auto add = [&](const char* name, std::int64_t value)
-    {
-        if (value > 1) { text += fmt::format("{}{} {}", text.empty() ? "" : " ", name, value); }
-    };
-    add("dp", layout.dp);
-    add("tp", layout.tp);
-    add("pp", layout.pp);
-    add("cp", layout.cp);
-    add("ep", layout.ep);
-    if (layout.zero_stage > 0) { text += fmt::format("{}zero {}", text.empty() ? "" : " ", layout.zero_stage); }
-    return text.empty() ? "dp 1" : text;
-}
-
 }  // namespace plimsoll::nn

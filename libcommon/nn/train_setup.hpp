@@ -76,7 +76,4 @@ ResumeChoice choose_resume(const TrainSetup& setup, const std::string& own_check
 void check_resumable(const TrainSetup& setup, const CheckpointMeta& meta, const std::vector<ConfigChange>& changes,
                      const std::string& step_dir);
 
-/// "dp 1", "tp 2 zero 1": degrees above 1, for tables and the checkpoint's note.
-std::string layout_text(const ParallelLayout& layout);
-
 }  // namespace plimsoll::nn

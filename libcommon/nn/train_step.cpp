@@ -56,8 +56,8 @@ struct Agreement
 class StageRun
 {
   public:
-    StageRun(Model& model, RankGroups& groups, const OpContext& ctx, double scale, StepTimes& times)
-        : model_(model), groups_(groups), ctx_(ctx), scale_(scale), times_(times)
+    StageRun(Model& model, UnitUses& units, RankGroups& groups, const OpContext& ctx, double scale, StepTimes& times)
+        : model_(model), units_(units), groups_(groups), ctx_(ctx), scale_(scale), times_(times)
     {
     }
 
@@ -133,7 +133,7 @@ class StageRun
             tokens = token_tensors(slot.batch);
         }
         clock_.lap(times_.data);
-        TrainForward done = model_.forward(ctx_, tokens, scale_, std::move(slot.x_ND));
+        TrainForward done = model_.forward(ctx_, tokens, scale_, std::move(slot.x_ND), &units_);
         sums_ += done.sums;
         slot.y_ND = std::move(done.y_ND);
         slot.state = std::move(done.state);
@@ -162,7 +162,7 @@ class StageRun
     {
         const auto found = alive_.find(micro_batch);
         ENSURE(found != alive_.end());
-        dx_ND_ = model_.backward(ctx_, std::move(found->second.state), std::move(found->second.dy_ND));
+        dx_ND_ = model_.backward(ctx_, std::move(found->second.state), std::move(found->second.dy_ND), &units_);
         alive_.erase(found);
         clock_.lap(times_.backward);
     }
@@ -177,6 +177,7 @@ class StageRun
     }
 
     Model& model_;
+    UnitUses& units_;
     RankGroups& groups_;
     OpContext ctx_;
     double scale_;
@@ -194,22 +195,24 @@ class StageRun
 TrainStep::TrainStep(Model& model, ShardedParams& params, RankGroups& groups, StepSettings settings, BatchSource source)
     : model_(model), params_(params), groups_(groups), settings_(settings), source_(std::move(source)),
       pipeline_(make_1f1b_schedule(groups.pp->size(),
-                                   settings.global_batch / (settings.micro_batch * groups.dp->size()))),
-      reducer_(params.flat(), params.layout(), groups)
+                                   settings.global_batch / (settings.micro_batch * groups.dp_size()))),
+      reducer_(params.flat(), params.layout(), groups),
+      units_(params, reducer_,
+             UnitOrder(params.flat(), params.layout(), uses_of_step(params.flat(), pipeline_, groups.pp->rank())), stream_)
 {
     validate_lr_schedule(settings_.schedule);
 }
 
 LossSums TrainStep::accumulate_gradients(std::int64_t step, std::int64_t consumed, StepTimes& times)
 {
-    const std::int64_t dp = groups_.dp->size(), dp_rank = groups_.dp->rank();
+    const std::int64_t dp = groups_.dp_size(), dp_rank = groups_.dp_rank();
     OpContext ctx;
     ctx.stream = &stream_;
     ctx.tp = groups_.tp.get();
     ctx.batch = settings_.micro_batch;
     ctx.seq_len = settings_.seq_len;
     ctx.step = step;
-    StageRun run(model_, groups_, ctx, 1.0 / static_cast<double>(settings_.global_batch * settings_.seq_len), times);
+    StageRun run(model_, units_, groups_, ctx, 1.0 / static_cast<double>(settings_.global_batch * settings_.seq_len), times);
     const auto read_tokens = [&](std::int64_t micro_batch, TokenBatch& batch)
     {
         const std::int64_t first = consumed + (micro_batch * dp + dp_rank) * settings_.micro_batch;
@@ -217,7 +220,12 @@ LossSums TrainStep::accumulate_gradients(std::int64_t step, std::int64_t consume
         return first;
     };
     run_schedule(pipeline_, groups_.pp->rank(), run.callbacks(read_tokens));
-    return run.finish();
+    const LossSums sums = run.finish();
+    PhaseClock clock;
+    set_recorded_phase(StepPhase::reduce, -1);
+    units_.finish();
+    clock.lap(times.reduce);
+    return sums;
 }
 
 double TrainStep::reduce_gradients()
@@ -227,11 +235,12 @@ double TrainStep::reduce_gradients()
     double squares = 0;
     for (std::int64_t u = 0; u < params_.num_units(); ++u)
     {
-        const BufferView grads = buffer_view(params_.buffer(FlatState::grads, u));
-        reducer_.reduce(u, grads, stream_);
+        const BufferView mine = buffer_view(params_.owned(FlatState::grads, u));
+        reducer_.finish(u, mine, stream_);
+        const std::int64_t first = reducer_.owned(u).begin;
         for (const UnitRange& range : reducer_.norm_ranges(u))
         {
-            squares += sum_of_squares(grads.slice(range.begin, range.end - range.begin));
+            squares += sum_of_squares(mine.slice(range.begin - first, range.end - range.begin));
         }
     }
     return squares;
@@ -250,22 +259,29 @@ void TrainStep::update(double grad_scale, double lr, std::int64_t adam_step)
     adam.step = adam_step;
     adam.grad_scale = grad_scale;
     adam.after = AfterUpdate::zero_gradient;
+    const auto is_shared_out = [&](std::int64_t u)
+    { return params_.layout().zero_stage >= 1 && !params_.comes_and_goes(FlatState::params, u); };
     for (std::int64_t u = 0; u < params_.num_units(); ++u)
     {
         const FlatUnit& unit = params_.flat().units[static_cast<std::size_t>(u)];
         const UnitRange mine = reducer_.owned(u);
-        const BufferView param = buffer_view(params_.buffer(FlatState::params, u));
-        adamw_update_unit(adam, unit, mine.begin, mine.end, param, buffer_view(params_.buffer(FlatState::grads, u)),
-                          buffer_view(params_.buffer(FlatState::exp_avg, u)),
-                          buffer_view(params_.buffer(FlatState::exp_avg_sq, u)));
+        const BufferView param = buffer_view(params_.owned(FlatState::params, u));
+        adamw_update_unit(adam, unit, mine.begin, mine.end, param, buffer_view(params_.owned(FlatState::grads, u)),
+                          buffer_view(params_.owned(FlatState::exp_avg, u)),
+                          buffer_view(params_.owned(FlatState::exp_avg_sq, u)));
         zero_rest(u, mine);
-        reducer_.gather(u, param, stream_);
+        if (is_shared_out(u)) { reducer_.start_gather(u, param, buffer_view(params_.buffer(FlatState::params, u)), stream_); }
+    }
+    for (std::int64_t u = 0; u < params_.num_units(); ++u)
+    {
+        if (is_shared_out(u)) { reducer_.wait_gather(u, stream_); }
     }
 }
 
 /// The update zeroes the gradients that it reads; other ranks' shards hold partial sums.
 void TrainStep::zero_rest(std::int64_t unit, const UnitRange& updated)
 {
+    if (params_.comes_and_goes(FlatState::grads, unit)) { return; }
     at::Tensor grads = params_.buffer(FlatState::grads, unit);
     if (updated.begin > 0) { grads.narrow(0, 0, updated.begin).zero_(); }
     if (updated.end < grads.numel()) { grads.narrow(0, updated.end, grads.numel() - updated.end).zero_(); }

@@ -19,6 +19,7 @@
 #include "nn/lr_schedule.hpp"
 #include "nn/model.hpp"
 #include "nn/optimizer.hpp"
+#include "nn/unit_runner.hpp"
 
 namespace plimsoll::nn
 {
@@ -71,10 +72,11 @@ class TrainStep
     /// @throws NumericError when the loss or the norm is not finite; parameters are then untouched.
     StepResult run(std::int64_t step, std::int64_t consumed, std::int64_t adam_step, const StepSignals& signals);
 
-    /// Forward and backward only: this rank's gradients of the whole step, unscaled by valid tokens, stay in the flat buffers.
+    /// Forward and backward: the gradients of the whole step, unscaled by valid tokens and summed over dp, stay in the flat
+    /// buffers (of each unit what this rank owns).
     LossSums accumulate_gradients(std::int64_t step, std::int64_t consumed, StepTimes& times);
 
-    /// Sums the gradients over the ranks (GradientReducer); returns this rank's share of the squared global norm.
+    /// The sums over other ranks (GradientReducer::finish); returns this rank's share of the squared global norm.
     double reduce_gradients();
 
   private:
@@ -89,6 +91,7 @@ class TrainStep
     PipelineSchedule pipeline_;
     GradientReducer reducer_;
     Stream stream_;
+    UnitRunner units_;
 };
 
 }  // namespace plimsoll::nn

@@ -104,7 +104,7 @@ void Trainer::write_metrics(nlohmann::ordered_json row)
 std::int64_t Trainer::scratch_bytes() const
 {
     std::int64_t bytes = 0;
-    for (const auto* group : {&groups_.world, &groups_.dp, &groups_.tp, &groups_.pp, &groups_.kv, &groups_.embedding})
+    for (const auto* group : {&groups_.world, &groups_.dp, &groups_.replicas, &groups_.tp, &groups_.pp, &groups_.kv, &groups_.embedding})
     {
         bytes += (*group)->scratch_bytes();
     }
@@ -304,7 +304,7 @@ void Trainer::run_validation()
     const std::int64_t micro_batch =
         setup_.config.eval.micro_batch > 0 ? setup_.config.eval.micro_batch : setup_.layout.micro_batch;
     const EvaluationResult result =
-        evaluate(*model_, groups_, *setup_.eval_set, setup_.config.data.seq_len, micro_batch);
+        evaluate(*model_, *params_, groups_, *setup_.eval_set, setup_.config.data.seq_len, micro_batch);
     last_eval_ = clock_;
     report_.peak_bytes = std::max(report_.peak_bytes, peak_bytes());
     report_.val_loss = result.loss;

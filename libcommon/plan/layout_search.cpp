@@ -54,7 +54,7 @@ void for_each_layout(const MemoryPlan& plan, const Visit& visit)
 {
     const std::int64_t ranks = plan.layout.dp * plan.layout.tp * plan.layout.pp;
     std::vector<int> zero_stages = {plan.layout.zero_stage};
-    if (plan.layout.zero_stage == 0) { zero_stages.push_back(1); }
+    for (int stage = plan.layout.zero_stage + 1; stage <= 3; ++stage) { zero_stages.push_back(stage); }
     for (const std::int64_t tp : divisors(ranks))
     {
         for (const std::int64_t pp : divisors(ranks / tp))

@@ -25,7 +25,7 @@ const char* event_kind_name(EventKind kind)
 const char* plan_op_name(PlanOp op)
 {
     static constexpr const char* names[] = {"state", "embedding", "input_norm", "attention", "mlp_norm", "mlp",
-                                            "final_norm", "head_loss", "pipeline", "reduce", "update"};
+                                            "final_norm", "head_loss", "pipeline", "gather", "reduce", "update"};
     return name_at(names, op);
 }
 
@@ -43,7 +43,7 @@ const char* collective_kind_name(CollectiveKind kind)
 
 const char* group_kind_name(GroupKind group)
 {
-    static constexpr const char* names[] = {"none", "world", "dp", "tp", "pp", "kv", "embedding"};
+    static constexpr const char* names[] = {"none", "world", "dp", "replicas", "tp", "pp", "kv", "embedding"};
     return name_at(names, group);
 }
 

@@ -34,6 +34,7 @@ enum class PlanOp : std::uint8_t
     final_norm,
     head_loss,
     pipeline,   ///< messages between stages
+    gather,     ///< parameters of a unit, where a rank keeps a shard
     reduce,     ///< gradients over ranks
     update,     ///< optimizer
 };
@@ -63,7 +64,7 @@ constexpr int num_memory_uses = 7;
 using BytesByUse = std::array<std::int64_t, num_memory_uses>;
 
 enum class CollectiveKind : std::uint8_t { none, all_reduce, reduce_scatter, all_gather, send, recv };
-enum class GroupKind : std::uint8_t { none, world, dp, tp, pp, kv, embedding };
+enum class GroupKind : std::uint8_t { none, world, dp, replicas, tp, pp, kv, embedding };
 
 struct StepEvent
 {

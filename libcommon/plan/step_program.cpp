@@ -1,13 +1,16 @@
 #include "plan/step_program.hpp"
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "base/error.hpp"
 #include "layout/collective_cost.hpp"
 #include "plan/op_scripts.hpp"
+#include "plan/unit_order.hpp"
 
 namespace plimsoll
 {
@@ -27,8 +30,9 @@ class Expander
     {
     }
 
-    void run(const PipelineSchedule& schedule)
+    void run(const FlatLayout& flat, const PipelineSchedule& schedule)
     {
+        follow(flat, uses_of_step(flat, schedule, stage_));
         for (const Action& action : schedule.stages[static_cast<std::size_t>(stage_)])
         {
             micro_batch_ = action.micro_batch;
@@ -45,6 +49,8 @@ class Expander
         }
         finish_gradient_send();
         micro_batch_ = -1;
+        phase_ = StepPhase::reduce;
+        unit_actions(order_->finish());
     }
 
     /// Every kind of collective that a step makes, once or more.
@@ -54,33 +60,54 @@ class Expander
         replay(scripts_.block_forward, range_.first);
         if (last_stage_) { replay(scripts_.head_step, range_.last); }
         replay(scripts_.block_backward, range_.first);
+        flat_ = &flat;
+        for (std::size_t u = 0; u < flat.units.size(); ++u)
+        {
+            unit_action({UnitStep::reduce_start, static_cast<std::int64_t>(u)});
+            unit_action({UnitStep::reduce_wait, static_cast<std::int64_t>(u)});
+        }
         reduce_and_update(flat);
     }
 
     void reduce_and_update(const FlatLayout& flat)
     {
         phase_ = StepPhase::reduce;
-        for (const FlatUnit& unit : flat.units) { reduce_unit(unit, flat.element_bytes); }
+        for (const FlatUnit& unit : flat.units) { finish_unit(unit, flat.element_bytes); }
         collective(PlanOp::reduce, "agreement", CollectiveKind::all_reduce, GroupKind::world, inputs_.layout.world(),
                    num_agreed_values * 8);
         phase_ = StepPhase::update;
-        for (const FlatUnit& unit : flat.units) { update_unit(unit, flat.element_bytes); }
+        std::vector<std::int64_t> gathers;
+        for (const FlatUnit& unit : flat.units) { gathers.push_back(update_unit(unit, flat.element_bytes)); }
+        for (std::size_t u = 0; u < gathers.size(); ++u)
+        {
+            if (gathers[u] < 0) { continue; }
+            wait(PlanOp::update, "parameters", CollectiveKind::all_gather, GroupKind::dp,
+                 flat.units[u].num_elements * flat.element_bytes, gathers[u]);
+        }
     }
 
-    void validate()
+    void validate(const FlatLayout& flat)
     {
         phase_ = StepPhase::validation;
         micro_batch_ = 0;
-        if (first_stage_) { replay(scripts_.embedding_forward, -1); }
+        follow(flat, uses_of_validation(flat, inputs_.layout.pp, stage_));
+        if (first_stage_)
+        {
+            use([&] { replay(scripts_.embedding_forward, -1); });
+        }
         else { recv_activation(); }
         for (std::int64_t layer = range_.first; layer < range_.last; ++layer)
         {
-            replay(scripts_.block_forward, layer);
-            replay(scripts_.block_drop, layer);
+            use(
+                [&]
+                {
+                    replay(scripts_.block_forward, layer);
+                    replay(scripts_.block_drop, layer);
+                });
         }
         if (last_stage_)
         {
-            replay(scripts_.head_validate, range_.last);
+            use([&] { replay(scripts_.head_validate, range_.last); });
             return;
         }
         wait_message(start_message(CollectiveKind::send, "y"), CollectiveKind::send, "y");
@@ -88,6 +115,74 @@ class Expander
     }
 
   private:
+    void follow(const FlatLayout& flat, std::vector<UnitUse> uses)
+    {
+        flat_ = &flat;
+        made_in_.assign(flat.units.size(), {-1, -1});
+        collectives_.assign(flat.units.size(), -1);
+        order_.emplace(flat, inputs_.layout, std::move(uses));
+    }
+
+    template<class Script>
+    void use(const Script& script)
+    {
+        unit_actions(order_->before());
+        script();
+        unit_actions(order_->after());
+    }
+
+    void unit_actions(const std::vector<UnitAction>& actions)
+    {
+        for (const UnitAction& action : actions) { unit_action(action); }
+    }
+
+    /// As UnitRunner.
+    void unit_action(const UnitAction& action)
+    {
+        const auto u = static_cast<std::size_t>(action.unit);
+        const FlatUnit& unit = flat_->units[u];
+        const std::int64_t bytes = unit.num_elements * flat_->element_bytes;
+        const bool sharded = inputs_.layout.zero_stage >= 1;
+        const CollectiveKind sum = sharded ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
+        switch (action.step)
+        {
+            case UnitStep::gather_start:
+                unit_buffer(EventKind::alloc, u, PlanOp::gather);
+                collectives_[u] = start(PlanOp::gather, "parameters", CollectiveKind::all_gather, GroupKind::dp, bytes);
+                break;
+            case UnitStep::gather_wait:
+                wait(PlanOp::gather, "parameters", CollectiveKind::all_gather, GroupKind::dp, bytes, collectives_[u]);
+                break;
+            case UnitStep::drop_parameters: unit_buffer(EventKind::free, u, PlanOp::gather); break;
+            case UnitStep::make_gradients: unit_buffer(EventKind::alloc, u, PlanOp::reduce); break;
+            case UnitStep::reduce_start:
+                if (inputs_.layout.shards() > 1) { sums_[u] = start(PlanOp::reduce, "gradients", sum, GroupKind::dp, bytes); }
+                break;
+            case UnitStep::reduce_wait:
+                if (inputs_.layout.shards() > 1) { wait(PlanOp::reduce, "gradients", sum, GroupKind::dp, bytes, sums_.at(u)); }
+                if (inputs_.layout.shards_gradients()) { unit_buffer(EventKind::free, u, PlanOp::reduce); }
+                break;
+        }
+    }
+
+    /// The whole unit's parameters (gather) or gradients (reduce), which come and go.
+    void unit_buffer(EventKind kind, std::size_t u, PlanOp op)
+    {
+        const FlatUnit& unit = flat_->units[u];
+        std::int64_t& made_in = made_in_[u][op == PlanOp::gather ? 0 : 1];
+        if (kind == EventKind::alloc) { made_in = micro_batch_; }
+        StepEvent event;
+        event.kind = kind;
+        event.op = op;
+        event.category = op == PlanOp::gather ? MemoryUse::parameters : MemoryUse::gradients;
+        event.name = unit_kind_name(unit.kind);
+        event.layer = unit.layer;
+        event.bytes = unit.num_elements * flat_->element_bytes;
+        const std::int64_t now = std::exchange(micro_batch_, made_in);
+        emit(event);
+        micro_batch_ = now;
+    }
+
     void replay(const OpScript& script, std::int64_t layer)
     {
         for (StepEvent event : script)
@@ -184,9 +279,18 @@ class Expander
     void forward()
     {
         phase_ = StepPhase::forward;
-        if (first_stage_) { replay(scripts_.embedding_forward, -1); }
-        for (std::int64_t layer = range_.first; layer < range_.last; ++layer) { replay(scripts_.block_forward, layer); }
-        if (last_stage_) { replay(scripts_.head_step, range_.last); }
+        if (first_stage_)
+        {
+            use([&] { replay(scripts_.embedding_forward, -1); });
+        }
+        for (std::int64_t layer = range_.first; layer < range_.last; ++layer)
+        {
+            use([&] { replay(scripts_.block_forward, layer); });
+        }
+        if (last_stage_)
+        {
+            use([&] { replay(scripts_.head_step, range_.last); });
+        }
     }
 
     void free_output() { tensor(EventKind::free, PlanOp::mlp, "y", range_.last - 1); }
@@ -204,10 +308,17 @@ class Expander
     void backward()
     {
         phase_ = StepPhase::backward;
-        for (std::int64_t layer = range_.last; layer-- > range_.first;) { replay(scripts_.block_backward, layer); }
+        for (std::int64_t layer = range_.last; layer-- > range_.first;)
+        {
+            use([&] { replay(scripts_.block_backward, layer); });
+        }
         if (!first_stage_) { return; }
-        replay(scripts_.embedding_backward, -1);
-        free_gradient();
+        use(
+            [&]
+            {
+                replay(scripts_.embedding_backward, -1);
+                free_gradient();
+            });
     }
 
     /// The gradient of the stream lies where it began: it is written over from layer to layer.
@@ -235,16 +346,24 @@ class Expander
         gradient_sent_ = start_message(CollectiveKind::send, "dx");
     }
 
-    /// As GradientReducer: partial gradients of tp ranks, dp, then the two stages of a tied embedding.
-    void reduce_unit(const FlatUnit& unit, std::int64_t element_bytes)
+    /// As GradientReducer::finish().
+    void finish_unit(const FlatUnit& unit, std::int64_t element_bytes)
     {
         const ParallelLayout& layout = inputs_.layout;
+        const bool sharded = layout.zero_stage >= 1;
+        const std::int64_t elements = sharded ? unit.shard_elements : unit.num_elements;
+        const std::int64_t first = sharded ? shard_index(layout, inputs_.coordinate) * elements : 0;
+        const std::int64_t mine = elements * element_bytes;
+        collective(PlanOp::reduce, "gradients", CollectiveKind::all_reduce, GroupKind::replicas, layout.replicas(), mine);
         std::int64_t begin = 0, end = 0, ranks = 1;
         const auto flush = [&]
         {
             const GroupKind group = ranks == layout.tp ? GroupKind::tp : GroupKind::kv;
-            collective(PlanOp::reduce, "partial gradients", CollectiveKind::all_reduce, group, ranks,
-                       (end - begin) * element_bytes);
+            const std::int64_t here = std::min(end, first + elements) - std::max(begin, first);
+            if (here > 0)
+            {
+                collective(PlanOp::reduce, "partial gradients", CollectiveKind::all_reduce, group, ranks, here * element_bytes);
+            }
             ranks = 1;
         };
         for (const FlatTensor& tensor : unit.tensors)
@@ -260,11 +379,6 @@ class Expander
             end = tensor.offset + tensor.num_elements();
         }
         flush();
-        const bool sharded = layout.zero_stage >= 1;
-        const std::int64_t unit_bytes = unit.num_elements * element_bytes;
-        collective(PlanOp::reduce, "gradients", sharded ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
-                   GroupKind::dp, layout.dp, unit_bytes);
-        const std::int64_t mine = sharded ? unit.shard_elements * element_bytes : unit_bytes;
         if (unit.kind == UnitKind::tied_embedding)
         {
             collective(PlanOp::reduce, "tied gradients", CollectiveKind::all_reduce, GroupKind::embedding,
@@ -273,17 +387,15 @@ class Expander
         compute(PlanOp::reduce, "norm", 2.0 * static_cast<double>(mine / element_bytes), mine);
     }
 
-    void update_unit(const FlatUnit& unit, std::int64_t element_bytes)
+    /// Returns the number of the gather that it starts, or -1.
+    std::int64_t update_unit(const FlatUnit& unit, std::int64_t element_bytes)
     {
         const bool sharded = inputs_.layout.zero_stage >= 1;
         const std::int64_t elements = sharded ? unit.shard_elements : unit.num_elements;
         // AdamW reads and writes parameter, gradient (zeroed) and two moments.
         compute(PlanOp::update, "adamw", 16.0 * static_cast<double>(elements), 8 * elements * element_bytes);
-        if (sharded)
-        {
-            collective(PlanOp::update, "parameters", CollectiveKind::all_gather, GroupKind::dp, inputs_.layout.dp,
-                       unit.num_elements * element_bytes);
-        }
+        if (!sharded || inputs_.layout.shards() == 1 || is_gathered(unit, inputs_.layout, element_bytes)) { return -1; }
+        return start(PlanOp::update, "parameters", CollectiveKind::all_gather, GroupKind::dp, unit.num_elements * element_bytes);
     }
 
     void compute(PlanOp op, const char* name, double flops, std::int64_t traffic)
@@ -309,6 +421,11 @@ class Expander
     std::map<std::int64_t, std::int64_t> sent_;  // micro-batch -> id of the send of its activation
     std::int64_t gradient_sent_ = -1;
     std::int64_t gradient_micro_batch_ = -1;
+    const FlatLayout* flat_ = nullptr;
+    std::optional<UnitOrder> order_;
+    std::vector<std::array<std::int64_t, 2>> made_in_;    // by unit: micro-batch of the parameters and the gradients that are there
+    std::vector<std::int64_t> collectives_;               // by unit: its gather
+    std::map<std::size_t, std::int64_t> sums_;            // by unit: its reduction
 };
 
 void emit_buffer(const EventSink& sink, MemoryUse category, const char* name, std::int64_t layer, std::int64_t bytes)
@@ -328,7 +445,8 @@ std::int64_t group_size(const StepInputs& inputs, GroupKind group)
     switch (group)
     {
         case GroupKind::world: return layout.world();
-        case GroupKind::dp: return layout.dp;
+        case GroupKind::dp: return layout.shards();
+        case GroupKind::replicas: return layout.replicas();
         case GroupKind::tp: return layout.tp;
         case GroupKind::pp: return layout.pp;
         case GroupKind::kv: return std::max<std::int64_t>(1, layout.tp / inputs.model.kv_heads);
@@ -357,7 +475,6 @@ RankProgram::RankProgram(StepInputs inputs)
 
 void RankProgram::start_up(const EventSink& sink) const
 {
-    const bool sharded = inputs_.layout.zero_stage >= 1;
     struct State
     {
         const char* name;
@@ -371,7 +488,10 @@ void RankProgram::start_up(const EventSink& sink) const
     {
         for (const FlatUnit& unit : flat_.units)
         {
-            const bool shard = sharded && state.use == MemoryUse::optimizer;
+            const ParallelLayout& layout = inputs_.layout;
+            const bool shard = state.use == MemoryUse::parameters  ? is_gathered(unit, layout, flat_.element_bytes)
+                               : state.use == MemoryUse::gradients ? layout.shards_gradients()
+                                                                   : layout.zero_stage >= 1;
             emit_buffer(sink, state.use, state.name, unit.layer,
                         (shard ? unit.shard_elements : unit.num_elements) * flat_.element_bytes);
         }
@@ -409,14 +529,14 @@ void RankProgram::scratch(const EventSink& sink) const
 void RankProgram::step(const PipelineSchedule& schedule, const EventSink& sink) const
 {
     Expander expander(inputs_, inputs_.layout.micro_batch, sink);
-    expander.run(schedule);
+    expander.run(flat_, schedule);
     expander.reduce_and_update(flat_);
 }
 
 void RankProgram::validation(const EventSink& sink) const
 {
     if (inputs_.policies.eval_micro_batch == 0) { return; }
-    Expander(inputs_, inputs_.policies.eval_micro_batch, sink).validate();
+    Expander(inputs_, inputs_.policies.eval_micro_batch, sink).validate(flat_);
 }
 
 StepProgram make_step_program(const StepInputs& inputs)

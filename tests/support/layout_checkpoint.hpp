@@ -63,7 +63,7 @@ inline CheckpointMeta meta_of_model(std::int64_t step, const std::string& config
     }
     meta.model_config = config;
     meta.model_fingerprint = model_fingerprint(model);
-    meta.layout_note = layout_note(layout);
+    meta.layout_note = layout_text(layout);
     return meta;
 }
 

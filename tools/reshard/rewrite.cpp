@@ -56,6 +56,7 @@ ReshardOptions reshard_options(const RewriteOptions& o, const std::string& sourc
     options.layout.pp = layout.pp;
     options.layout.dp = layout.dp == 0 ? 1 : layout.dp;
     options.layout.zero_stage = layout.zero;
+    options.layout.dp_shard = layout.dp_shard;
     if (o.config.cluster.memory_limit > 0) { options.memory_limit = o.config.cluster.memory_limit; }
     return options;
 }
@@ -93,7 +94,6 @@ void declare(OptionSet& options, RewriteOptions& o)
 {
     declare_run_config(options, o.config);
     options.at("layout.dp").shown_default("auto: 1");
-    options.at("layout.zero").built_only({"0", "1", "2"}, "");
     options.at("cluster.memory-limit").shown_default("512MiB");
     options.add_count("", "step", o.step, "this step of a directory with several").value_name("N").shown_default("the newest").range(-1);
     options.add_flag("", "dry-run", o.dry_run, "show what would be read, written and needed, and end");

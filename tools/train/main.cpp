@@ -53,7 +53,7 @@ void describe_run(Log& log, const nn::TrainSetup& setup)
     const RunConfig& config = setup.config;
     const std::int64_t world = setup.layout.world();
     log.line(fmt::format("plimsoll-train {}   {} {}   layout {}   {} ({} parameters)   {}   {}", version_with_build(), world,
-                         world == 1 ? "rank" : "ranks", nn::layout_text(setup.layout), setup.model.name,
+                         world == 1 ? "rank" : "ranks", layout_text(setup.layout), setup.model.name,
                          format_count(static_cast<double>(setup.parameters)), config.train.precision,
                          config.run.device));
     log.row("data", fmt::format("{} shards, {} tokens, {} samples of {}, epochs in this run {:.2f}",

@@ -36,6 +36,12 @@ ParallelLayout layout_of(std::int64_t dp, std::int64_t tp, std::int64_t pp, int 
     return layout;
 }
 
+ParallelLayout with_shards(std::int64_t shards, ParallelLayout layout)
+{
+    layout.dp_shard = shards;
+    return layout;
+}
+
 /// Calls visit(flat local index in the unit, name, linear index in the global tensor) for every real element of a unit.
 template<class Visit>
 void for_each_element(const FlatUnit& unit, const Visit& visit)
@@ -93,9 +99,10 @@ void check_rank(Communicator& world, const ParallelLayout& layout, Totals& total
         view.data = values.data();
         view.dtype = Dtype::f64;
         view.count = unit.num_elements;
-        reducer.reduce(number, view, stream);
-
+        reducer.start(number, view, stream);
+        reducer.wait(number, stream);
         const UnitRange mine = reducer.owned(number);
+        reducer.finish(number, view.slice(mine.begin, mine.end - mine.begin), stream);
         for_each_element(unit,
                          [&](std::int64_t at, const TensorSpec& tensor, std::int64_t element)
                          {
@@ -124,7 +131,8 @@ TEST(GradientReducer, SumsEveryPartOnceAndCountsEveryElementOnce)
     for (const ParallelLayout& layout :
          {layout_of(1, 1, 1, 0), layout_of(2, 1, 1, 0), layout_of(3, 1, 1, 1), layout_of(1, 2, 1, 0), layout_of(1, 4, 1, 0),
           layout_of(1, 1, 2, 0), layout_of(1, 1, 3, 0), layout_of(2, 4, 1, 1), layout_of(2, 2, 2, 1), layout_of(2, 1, 3, 1),
-          layout_of(2, 2, 2, 0)})
+          layout_of(2, 2, 2, 0), with_shards(4, layout_of(8, 1, 1, 1)), with_shards(2, layout_of(4, 2, 1, 2)),
+          with_shards(1, layout_of(2, 2, 2, 1)), with_shards(2, layout_of(4, 1, 2, 3))})
     {
         SCOPED_TRACE(fmt::format("dp {} tp {} pp {} zero {}", layout.dp, layout.tp, layout.pp, layout.zero_stage));
         Totals totals;
@@ -157,7 +165,9 @@ TEST(GradientReducer, GathersShardsOfAllRanks)
                       view.data = values.data();
                       view.dtype = Dtype::f64;
                       view.count = flat.units[u].num_elements;
-                      reducer.gather(static_cast<std::int64_t>(u), view, stream);
+                      reducer.start_gather(static_cast<std::int64_t>(u), view.slice(mine.begin, mine.end - mine.begin), view,
+                                           stream);
+                      reducer.wait_gather(static_cast<std::int64_t>(u), stream);
                       for (std::size_t i = 0; i < values.size(); ++i) { ASSERT_EQ(values[i], double(i)); }
                   }
               });

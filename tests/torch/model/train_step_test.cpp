@@ -62,7 +62,7 @@ TEST(TrainStep, NormIsOfTheAveragedGradientBeforeClipping)
     double squares = 0;
     for (std::int64_t u = 0; u < run.params->num_units(); ++u)
     {
-        squares += run.params->buffer(FlatState::grads, u).pow(2).sum().item<double>();
+        squares += run.params->owned(FlatState::grads, u).pow(2).sum().item<double>();
     }
     run.params->zero_grads();
     const double nominal = 6.0 * 16.0;

@@ -218,8 +218,8 @@ TEST(OptimizerRanges, UpdatesAShardWithDecayOnlyWhereItBelongs)
     constexpr std::int64_t begin = 30, end = 90;
     const auto shard = [](const at::Tensor& t) { return t.narrow(0, begin, end - begin).clone(); };
     const State moments = {at::Tensor(), at::Tensor(), shard(whole.moment1), shard(whole.moment2)};
-    adamw_update_unit(typical_step(2), unit, begin, end, buffer_view(whole.param), buffer_view(whole.grad),
-                      buffer_view(moments.moment1), buffer_view(moments.moment2));
+    const auto part = [](const at::Tensor& t) { return buffer_view(t.narrow(0, begin, end - begin)); };
+    adamw_update_unit(typical_step(2), unit, begin, end, part(whole.param), part(whole.grad), buffer_view(moments.moment1), buffer_view(moments.moment2));
 
     const State decayed = copy_of(before, at::kDouble);
     reference_update(typical_step(2), decayed);

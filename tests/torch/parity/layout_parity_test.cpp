@@ -22,6 +22,27 @@ void check_all(const std::vector<Case>& cases)
     }
 }
 
+/// Ten steps on eight ranks.
+void expect_equal_to_the_bit(const std::vector<ParallelLayout>& layouts, at::ScalarType dtype)
+{
+    const ModelSpec spec = spec_of("qwen3");
+    std::unique_ptr<ParityRecord> first;
+    for (const ParallelLayout& layout : layouts)
+    {
+        auto record = std::make_unique<ParityRecord>();
+        run_ranks(layout.world(), [&](Communicator& world) { parity_body(world, spec, layout, dtype, 10, *record); });
+        if (!first)
+        {
+            first = std::move(record);
+            continue;
+        }
+        SCOPED_TRACE(layout_text(layout));
+        EXPECT_EQ(first->losses, record->losses);
+        EXPECT_EQ(first->norms, record->norms);
+        for (const auto& [name, tensor] : first->weights) { EXPECT_TRUE(at::equal(tensor, record->weights.at(name))) << name; }
+    }
+}
+
 }  // namespace
 
 TEST(LayoutParity, Gpt2OnOneRank) { check_all(every_layout("gpt2", 1)); }
@@ -53,21 +74,32 @@ TEST(LayoutParity, SharedKeyValueHeadsAndHeadNorms)
     }
 }
 
-TEST(LayoutParity, ZeroStagesAreEqualToTheBit)
+TEST(LayoutParity, ShardsWithReplicas)
 {
-    const ModelSpec spec = spec_of("qwen3");
+    check_all({{"gpt2", 4, 1, 1, 3, 1, 2}, {"gpt2", 4, 2, 1, 1, 2, 2}, {"llama-tied", 4, 1, 2, 3, 3, 2}, {"gpt2", 6, 1, 1, 1, 3, 3}});
+}
+
+TEST(LayoutParity, ZeroStagesBucketsAndPrefetchAreEqualToTheBit)
+{
     for (const at::ScalarType dtype : {at::kDouble, at::kFloat})
     {
-        ParityRecord plain, sharded;
-        const auto run = [&](int zero, ParityRecord& record)
+        std::vector<ParallelLayout> once;
+        for (int zero = 0; zero <= 3; ++zero) { once.push_back(parity_layout(4, 2, 1, 1, zero)); }
+        once.push_back(once.back());
+        once.back().prefetch = Prefetch::off;
+        for (const int zero : {1, 2, 3})
         {
-            const ParallelLayout layout = parity_layout(2, 4, 1, 3, zero);
-            run_ranks(8, [&](Communicator& world) { parity_body(world, spec, layout, dtype, 10, record); });
-        };
-        run(0, plain);
-        run(1, sharded);
-        EXPECT_EQ(plain.losses, sharded.losses);
-        EXPECT_EQ(plain.norms, sharded.norms);
-        for (const auto& [name, tensor] : plain.weights) { EXPECT_TRUE(at::equal(tensor, sharded.weights.at(name))) << name; }
+            once.push_back(parity_layout(4, 2, 1, 1, zero));
+            once.back().bucket_bytes = 40000;       // several units
+            once.back().resident_bytes = 10000;     // blocks are larger
+        }
+        expect_equal_to_the_bit(once, dtype);
+        // Over several micro-batches sums are taken in two orders: on the rank first below zero 2, over the ranks first from
+        // zero 2 on.
+        expect_equal_to_the_bit({parity_layout(2, 2, 2, 3, 0), parity_layout(2, 2, 2, 3, 1)}, dtype);
+        std::vector<ParallelLayout> each = {parity_layout(2, 2, 2, 3, 2), parity_layout(2, 2, 2, 3, 3)};
+        each.push_back(each.back());
+        each.back().bucket_bytes = std::int64_t{1} << 30;
+        expect_equal_to_the_bit(each, dtype);
     }
 }

@@ -13,11 +13,13 @@ struct Case
     const char* model;
     std::int64_t dp, tp, pp, accumulation;
     int zero;
+    std::int64_t dp_shard = 0;
 };
 
 inline std::string text_of(const Case& c)
 {
-    return fmt::format("{} dp {} tp {} pp {} accumulation {} zero {}", c.model, c.dp, c.tp, c.pp, c.accumulation, c.zero);
+    return fmt::format("{} dp {} tp {} pp {} accumulation {} zero {} dp-shard {}", c.model, c.dp, c.tp, c.pp, c.accumulation,
+                       c.zero, c.dp_shard);
 }
 
 inline ModelSpec spec_of(const std::string& name)
@@ -29,6 +31,7 @@ inline ModelSpec spec_of(const std::string& name)
     return parity_qwen3(2);
 }
 
+/// The ZeRO stages take turns.
 inline std::vector<Case> every_layout(const char* model, std::int64_t world)
 {
     std::vector<Case> cases;
@@ -36,7 +39,11 @@ inline std::vector<Case> every_layout(const char* model, std::int64_t world)
     {
         for (std::int64_t pp = 1; tp * pp <= world; pp *= 2)
         {
-            for (const std::int64_t accumulation : {1, 3}) { cases.push_back({model, world / (tp * pp), tp, pp, accumulation, 1}); }
+            for (const std::int64_t accumulation : {1, 3})
+            {
+                const int zero = static_cast<int>((cases.size() / 2 + (accumulation == 3 ? 3 : 1)) % 4);
+                cases.push_back({model, world / (tp * pp), tp, pp, accumulation, zero});
+            }
         }
     }
     return cases;
@@ -53,7 +60,8 @@ inline void check_layout(const Case& c, at::ScalarType dtype, Waiting waiting, s
     SCOPED_TRACE(text_of(c) + (dtype == at::kDouble ? " fp64" : " fp32") + (waiting == Waiting::delayed ? " delayed" : ""));
     const ModelSpec spec = spec_of(c.model);
     const ParityRecord& expected = one_rank(c.model, spec, dtype, steps);
-    const ParallelLayout layout = parity_layout(c.dp, c.tp, c.pp, c.accumulation, c.zero);
+    ParallelLayout layout = parity_layout(c.dp, c.tp, c.pp, c.accumulation, c.zero);
+    layout.dp_shard = c.dp_shard;
     ASSERT_TRUE(validate(layout, spec, layout.world()).empty());
     ParityRecord got;
     run_ranks(layout.world(),

@@ -56,6 +56,8 @@ inline ParallelLayout parity_layout(std::int64_t dp, std::int64_t tp, std::int64
     layout.tp = tp;
     layout.pp = pp;
     layout.zero_stage = zero;
+    layout.bucket_bytes = 0;    // every unit by itself
+    layout.resident_bytes = 0;  // none, however small
     layout.global_batch = parity_batch;
     layout.micro_batch = parity_batch / (dp * accumulation);
     return layout;
@@ -118,8 +120,10 @@ class ParityRank
 
     void copies(ParityRecord& record)
     {
-        for (const FlatUnit& unit : params_.flat().units)
+        for (std::int64_t u = 0; u < params_.num_units(); ++u)
         {
+            const FlatUnit& unit = params_.flat().units[static_cast<std::size_t>(u)];
+            if (params_.comes_and_goes(FlatState::params, u)) { continue; }  // a shard has no copy
             for (const FlatTensor& tensor : unit.tensors)
             {
                 const at::Tensor values = params_.view(FlatState::params, tensor.spec.name).contiguous();
@@ -141,16 +145,15 @@ class ParityRank
         for (std::int64_t u = 0; u < params_.num_units(); ++u)
         {
             const FlatUnit& unit = params_.flat().units[static_cast<std::size_t>(u)];
-            const bool shard = kind == StateKind::optimizer && layout_.zero_stage >= 1;
-            const std::int64_t base = shard ? groups_.coordinate[MeshAxis::dp] * unit.shard_elements : 0;
+            const bool shard = layout_.zero_stage >= (kind == StateKind::optimizer ? 1 : 3);
+            const at::Tensor kept = shard ? params_.owned(state, u) : params_.buffer(state, u);
             for (const FlatTensor& tensor : unit.tensors)
             {
                 for (const OwnedBox& owned :
                      boxes_of(params_.flat(), layout_, groups_.coordinate, tensor.spec.name, kind))
                 {
-                    const at::Tensor values = params_.buffer(state, u)
-                                                  .narrow(0, base + owned.local_offset, owned.box.num_elements())
-                                                  .view(owned.box.shape);
+                    const at::Tensor values =
+                        kept.narrow(0, owned.local_offset, owned.box.num_elements()).view(owned.box.shape);
                     const std::lock_guard<std::mutex> lock(record.mutex);
                     at::Tensor& whole = into[tensor.spec.name];
                     if (!whole.defined())

@@ -55,10 +55,15 @@ struct Recorded
 };
 
 /// One batch of validation on this rank's stage.
-void evaluate_batch(Model& model, RankGroups& groups, const OpContext& ctx, TokenBatch& batch)
+void evaluate_batch(Model& model, ShardedParams& params, RankGroups& groups, const OpContext& ctx, TokenBatch& batch)
 {
     set_recorded_phase(StepPhase::validation, 0);
     Stream stream;
+    GradientReducer gatherer(params.flat(), params.layout(), groups);
+    UnitRunner units(params, gatherer,
+                     UnitOrder(params.flat(), params.layout(),
+                               uses_of_validation(params.flat(), groups.pp->size(), groups.pp->rank())),
+                     stream);
     at::Tensor x_ND;
     if (!model.is(StageEnd::first))
     {
@@ -66,7 +71,7 @@ void evaluate_batch(Model& model, RankGroups& groups, const OpContext& ctx, Toke
         x_ND = model.make_activation(ctx.batch * ctx.seq_len, "x");
         groups.pp->recv(buffer_view(x_ND), groups.pp->rank() - 1, stream).wait(stream);
     }
-    const TrainForward done = model.evaluate_stage(ctx, token_tensors(batch), std::move(x_ND));
+    const TrainForward done = model.evaluate_stage(ctx, token_tensors(batch), std::move(x_ND), &units);
     const OpScope scope(PlanOp::pipeline);
     if (!model.is(StageEnd::last)) { groups.pp->send(buffer_view(done.y_ND), groups.pp->rank() + 1, stream).wait(stream); }
 }
@@ -123,7 +128,7 @@ Recorded record_rank(Communicator& world, const StepInputs& inputs)
     test::synthetic_samples(inputs.model.vocab, ctx.seq_len, 0, ctx.batch, batch);
     {
         const ScopedRecording recording(recorder);
-        evaluate_batch(model, groups, ctx, batch);
+        evaluate_batch(model, params, groups, ctx, batch);
     }
     recorded.validation = recorder.take();
     return recorded;
@@ -189,8 +194,8 @@ std::string workspace_fault(const std::vector<StepEvent>& planned, const std::ve
 
 std::string describe(const ParallelLayout& layout, std::int64_t rank)
 {
-    return fmt::format("dp {} tp {} pp {} zero {}, {} x {} accumulated, rank {}", layout.dp, layout.tp, layout.pp,
-                       layout.zero_stage, layout.micro_batch, layout.accumulation(), rank);
+    return fmt::format("{}, {} x {} accumulated, bucket {}, resident {}, rank {}", layout_text(layout), layout.micro_batch,
+                       layout.accumulation(), layout.bucket_bytes, layout.resident_bytes, rank);
 }
 
 void check_peak(const StepInputs& inputs, const Recorded& recorded)
@@ -276,6 +281,48 @@ TEST(RecordedStep, FourRanksAreAsPlanned)
 TEST(RecordedStep, EightRanksAreAsPlanned)
 {
     for (const ModelSpec& model : {gpt2(), llama(8), qwen3()}) { check_world(model, 8); }
+}
+
+TEST(RecordedStep, ZeroStagesBucketsAndReplicasAreAsPlanned)
+{
+    struct Variant
+    {
+        std::int64_t dp, tp, pp;
+        int zero;
+        std::int64_t dp_shard, bucket, resident;
+        Prefetch prefetch;
+    };
+    for (const ModelSpec& model : {gpt2(), llama(4), qwen3()})
+    {
+        for (const Variant& v : std::vector<Variant>{{2, 1, 1, 0, 0, 40000, 0, Prefetch::on},
+                                                     {2, 1, 1, 2, 0, 0, 0, Prefetch::on},
+                                                     {2, 1, 1, 3, 0, 0, 0, Prefetch::on},
+                                                     {4, 1, 1, 3, 0, 40000, 6000, Prefetch::off},
+                                                     {3, 1, 2, 2, 0, 40000, 0, Prefetch::on},
+                                                     {2, 1, 3, 3, 0, 0, 0, Prefetch::on},
+                                                     {2, 2, 2, 3, 0, 30000, 0, Prefetch::on},
+                                                     {2, 4, 1, 2, 0, 0, 0, Prefetch::on},
+                                                     {4, 2, 1, 1, 2, 0, 0, Prefetch::on},
+                                                     {4, 1, 2, 3, 2, 0, 0, Prefetch::on}})
+        {
+            StepInputs inputs;
+            inputs.model = model;
+            inputs.layout.dp = v.dp;
+            inputs.layout.tp = v.tp;
+            inputs.layout.pp = v.pp;
+            inputs.layout.zero_stage = v.zero;
+            inputs.layout.dp_shard = v.dp_shard;
+            inputs.layout.bucket_bytes = v.bucket;
+            inputs.layout.resident_bytes = v.resident;
+            inputs.layout.prefetch = v.prefetch;
+            inputs.layout.global_batch = v.dp * 3;
+            inputs.policies.seq_len = seq_len;
+            inputs.policies.loss_chunks = 2;
+            inputs.policies.eval_micro_batch = 3;
+            check_layout(inputs);
+            if (::testing::Test::HasFailure()) { return; }
+        }
+    }
 }
 
 TEST(RecordedStep, DoublePrecisionIsAsPlanned)

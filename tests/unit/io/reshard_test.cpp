@@ -102,7 +102,7 @@ TEST_P(ReshardModel, EveryPairOfLayoutsHoldsTheSameTensors)
         for (std::size_t b = 0; b < layouts.size(); ++b)
         {
             if (layouts[b].tp > model.max_tp || layouts[b].pp > 2) { continue; }
-            SCOPED_TRACE(layout_note(layouts[a]) + " to " + layout_note(layouts[b]));
+            SCOPED_TRACE(layout_text(layouts[a]) + " to " + layout_text(layouts[b]));
             const std::string path = reshard(source, dir / fmt::format("from{}to{}", a, b), layouts[b]);
             ASSERT_EQ(content_fault(path, 6), "");
             ASSERT_EQ(digests_of(path), digests);
@@ -121,12 +121,12 @@ TEST_P(ReshardModel, ThereAndBackAndRoundIsFullySound)
                                          degrees(1, 2, 1, 0), degrees(model.max_tp, 2, 3, 2), degrees(1, 1, 1, 0)})
     {
         path = reshard(path, dir / std::to_string(number++), layout);
-        SCOPED_TRACE(layout_note(layout));
+        SCOPED_TRACE(layout_text(layout));
         const VerifyReport report = verify_checkpoint(path, VerifyLevel::full);
         ASSERT_TRUE(report.faults.empty()) << report.faults[0];
         ASSERT_EQ(content_fault(path, 6), "");
         ASSERT_EQ(digests_of(path), digests);
-        ASSERT_EQ(CheckpointReader(path).meta().layout_note, layout_note(layout));
+        ASSERT_EQ(CheckpointReader(path).meta().layout_note, layout_text(layout));
     }
 }
 
@@ -180,8 +180,8 @@ TEST(Reshard, TheResultIsCutAsARunOfTheTargetLayoutSaves)
     const std::string source = save_in_layout(dir / "in", 6, config, degrees(1, 1, 1, 0), adam_states());
     for (const ParallelLayout& layout : {degrees(2, 2, 1, 0), degrees(2, 1, 3, 1), degrees(1, 1, 3, 0)})
     {
-        const std::string native = save_in_layout(dir / ("native " + layout_note(layout)), 6, config, layout, adam_states());
-        const std::string path = reshard(source, dir / ("out " + layout_note(layout)), layout);
+        const std::string native = save_in_layout(dir / ("native " + layout_text(layout)), 6, config, layout, adam_states());
+        const std::string path = reshard(source, dir / ("out " + layout_text(layout)), layout);
         const checkpoint::Manifest a = checkpoint::read_manifest(native), b = checkpoint::read_manifest(path);
         ASSERT_EQ(a.files.size(), b.files.size());
         for (std::size_t k = 0; k < a.files.size(); ++k)
@@ -202,7 +202,7 @@ TEST(HeldBoxes, DeduplicationKeepsOneCopyOfWhatReplicaIndexCounts)
         const ModelSpec model = parse_model_spec(config, "config.json");
         for (const ParallelLayout& layout : small_layouts())
         {
-            SCOPED_TRACE(layout_note(layout));
+            SCOPED_TRACE(layout_text(layout));
             std::multiset<std::string> kept, first_copies;
             for (const checkpoint::FilePlan& file : checkpoint::plan_step(held_boxes(model, layout, adam_states()), 0).files)
             {

@@ -1,0 +1,229 @@
+#include "plan/unit_order.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+
+namespace plimsoll
+{
+namespace
+{
+
+/// Units of a stage by what they are for.
+struct StageUnits
+{
+    std::vector<std::int64_t> embedding, blocks, head;  ///< a tied embedding is in the first and the last on one stage
+    std::vector<std::int64_t> head_completes;
+};
+
+StageUnits units_of_stage(const FlatLayout& flat, std::int64_t num_stages, std::int64_t stage)
+{
+    const bool first = stage == 0, last = stage == num_stages - 1;
+    StageUnits units;
+    for (std::size_t u = 0; u < flat.units.size(); ++u)
+    {
+        const auto number = static_cast<std::int64_t>(u);
+        const UnitKind kind = flat.units[u].kind;
+        const bool tied = kind == UnitKind::tied_embedding;
+        if (kind == UnitKind::block) { units.blocks.push_back(number); }
+        if (first && (tied || kind == UnitKind::embedding)) { units.embedding.push_back(number); }
+        if (last && (tied || kind == UnitKind::head)) { units.head.push_back(number); }
+        if (last && (kind == UnitKind::head || (tied && !first))) { units.head_completes.push_back(number); }
+    }
+    return units;
+}
+
+UnitUse reads(std::vector<std::int64_t> parameters)
+{
+    UnitUse use;
+    use.parameters = std::move(parameters);
+    return use;
+}
+
+void append_forward(const StageUnits& units, std::vector<UnitUse>& uses)
+{
+    if (!units.embedding.empty()) { uses.push_back(reads(units.embedding)); }
+    for (const std::int64_t block : units.blocks) { uses.push_back(reads({block})); }
+}
+
+void append_backward(const StageUnits& units, std::vector<UnitUse>& uses)
+{
+    for (std::size_t b = units.blocks.size(); b-- > 0;)
+    {
+        UnitUse use = reads({units.blocks[b]});
+        use.gradients = use.parameters;
+        use.completes = use.parameters;
+        uses.push_back(std::move(use));
+    }
+    if (units.embedding.empty()) { return; }
+    UnitUse use;
+    use.gradients = units.embedding;
+    use.completes = units.embedding;
+    uses.push_back(std::move(use));
+}
+
+bool contains(const std::vector<std::int64_t>& units, std::int64_t unit)
+{
+    return std::find(units.begin(), units.end(), unit) != units.end();
+}
+
+}  // namespace
+
+const char* unit_kind_name(UnitKind kind)
+{
+    switch (kind)
+    {
+        case UnitKind::tied_embedding: return "tied_embedding";
+        case UnitKind::embedding: return "embedding";
+        case UnitKind::block: return "block";
+        case UnitKind::head: return "head";
+    }
+    return "";
+}
+
+std::vector<UnitUse> uses_of_step(const FlatLayout& flat, const PipelineSchedule& schedule, std::int64_t stage)
+{
+    const StageUnits units = units_of_stage(flat, static_cast<std::int64_t>(schedule.stages.size()), stage);
+    std::vector<UnitUse> uses;
+    for (const Action& action : schedule.stages[static_cast<std::size_t>(stage)])
+    {
+        if (action.kind == ActionKind::backward) { append_backward(units, uses); }
+        if (action.kind != ActionKind::forward) { continue; }
+        append_forward(units, uses);
+        if (units.head.empty()) { continue; }
+        UnitUse head = reads(units.head);
+        head.gradients = units.head;
+        head.completes = units.head_completes;
+        uses.push_back(std::move(head));
+    }
+    return uses;
+}
+
+std::vector<UnitUse> uses_of_validation(const FlatLayout& flat, std::int64_t num_stages, std::int64_t stage)
+{
+    const StageUnits units = units_of_stage(flat, num_stages, stage);
+    std::vector<UnitUse> uses;
+    append_forward(units, uses);
+    if (!units.head.empty()) { uses.push_back(reads(units.head)); }
+    return uses;
+}
+
+UnitOrder::UnitOrder(const FlatLayout& flat, const ParallelLayout& layout, std::vector<UnitUse> uses)
+    : layout_(layout), uses_(std::move(uses))
+{
+    for (const FlatUnit& unit : flat.units)
+    {
+        Unit state;
+        state.bytes = unit.num_elements * flat.element_bytes;
+        state.is_gathered = plimsoll::is_gathered(unit, layout, flat.element_bytes);
+        units_.push_back(state);
+    }
+    for (const UnitUse& use : uses_)
+    {
+        for (const std::int64_t unit : use.completes) { ++at(unit).contributions; }
+    }
+    reset();
+}
+
+void UnitOrder::reset()
+{
+    next_ = 0;
+    for (Unit& unit : units_) { unit.left = unit.contributions; }
+}
+
+void UnitOrder::start_gather(std::int64_t unit)
+{
+    if (!at(unit).is_gathered || at(unit).gathered != Gathered::no) { return; }
+    at(unit).gathered = Gathered::started;
+    actions_.push_back({UnitStep::gather_start, unit});
+}
+
+void UnitOrder::open_gradients(std::int64_t unit)
+{
+    if (!layout_.shards_gradients() || at(unit).gradients == Gradients::open) { return; }
+    // Its buffer of the micro-batch before is still on its way.
+    if (at(unit).gradients == Gradients::in_bucket) { start_bucket(); }
+    if (at(unit).gradients == Gradients::reducing) { wait_reducing(); }
+    at(unit).gradients = Gradients::open;
+    actions_.push_back({UnitStep::make_gradients, unit});
+}
+
+void UnitOrder::start_bucket()
+{
+    if (bucket_.empty()) { return; }
+    if (layout_.shards_gradients()) { wait_reducing(); }
+    for (const std::int64_t unit : bucket_)
+    {
+        at(unit).gradients = Gradients::reducing;
+        actions_.push_back({UnitStep::reduce_start, unit});
+        reducing_.push_back(unit);
+    }
+    bucket_.clear();
+    bucket_bytes_ = 0;
+}
+
+void UnitOrder::wait_reducing()
+{
+    for (const std::int64_t unit : reducing_)
+    {
+        at(unit).gradients = Gradients::none;
+        actions_.push_back({UnitStep::reduce_wait, unit});
+    }
+    reducing_.clear();
+}
+
+const std::vector<UnitAction>& UnitOrder::before()
+{
+    EXPECT(next_ < uses_.size());
+    actions_.clear();
+    for (const std::int64_t unit : use(next_).parameters)
+    {
+        start_gather(unit);
+        if (at(unit).gathered != Gathered::started) { continue; }
+        at(unit).gathered = Gathered::yes;
+        actions_.push_back({UnitStep::gather_wait, unit});
+    }
+    if (layout_.prefetch == Prefetch::on && next_ + 1 < uses_.size())
+    {
+        for (const std::int64_t unit : use(next_ + 1).parameters) { start_gather(unit); }
+    }
+    for (const std::int64_t unit : use(next_).gradients) { open_gradients(unit); }
+    return actions_;
+}
+
+const std::vector<UnitAction>& UnitOrder::after()
+{
+    EXPECT(next_ < uses_.size());
+    actions_.clear();
+    const UnitUse& ended = use(next_);
+    for (const std::int64_t unit : ended.parameters)
+    {
+        const bool stays = next_ + 1 < uses_.size() && contains(use(next_ + 1).parameters, unit);
+        if (at(unit).gathered != Gathered::yes || stays) { continue; }
+        at(unit).gathered = Gathered::no;
+        actions_.push_back({UnitStep::drop_parameters, unit});
+    }
+    for (const std::int64_t unit : ended.completes)
+    {
+        --at(unit).left;
+        if (!layout_.shards_gradients() && at(unit).left > 0) { continue; }
+        at(unit).gradients = Gradients::in_bucket;
+        bucket_.push_back(unit);
+        bucket_bytes_ += at(unit).bytes;
+    }
+    if (bucket_bytes_ >= layout_.bucket_bytes) { start_bucket(); }
+    ++next_;
+    return actions_;
+}
+
+const std::vector<UnitAction>& UnitOrder::finish()
+{
+    EXPECT(next_ == uses_.size());
+    actions_.clear();
+    start_bucket();
+    wait_reducing();
+    reset();
+    return actions_;
+}
+
+}  // namespace plimsoll
