@@ -64,7 +64,6 @@ class Expander
         for (std::size_t u = 0; u < flat.units.size(); ++u)
         {
             unit_action({UnitStep::reduce_start, static_cast<std::int64_t>(u)});
-            unit_action({UnitStep::reduce_wait, static_cast<std::int64_t>(u)});
         }
         reduce_and_update(flat);
     }

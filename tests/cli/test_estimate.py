@@ -170,7 +170,7 @@ def test_without_a_limit_the_machine_is_one(run):
     (["--dp", "2", "--world", "3"], "does not equal world size 3"),
     (["--seq-len", "2048"], "data.seq-len 2048 is longer than the model's 1024 positions"),
     (["--precision", "bf16"], "precision bf16 is not available in this version (only precision fp32 or fp64)"),
-    (["--zero", "3"], "zero 3 is not available in this version"),
+    (["--cp", "2"], "cp 2 is not available in this version"),
     (["--memory-limit", "80"], "80GiB"),
     (["--model", "gpt7"], "gpt7"),
 ])

@@ -20,6 +20,7 @@ LAYOUTS = {
     "tp4": (4, 1, 1, 0),  # two KV heads: each is held by two ranks
     "pp2": (1, 2, 1, 0),
     "dp3": (1, 1, 3, 1),
+    "zero3": (1, 1, 3, 3),
     "all": (2, 2, 3, 1),
 }
 
@@ -215,7 +216,8 @@ def test_refusals_are_one_line_and_exit_2(run, make, tmp_path):
     out = tmp_path / "out"
     assert refusal(source, out, "--tp", 3).startswith("4 attention heads cannot be split over tp 3 (heads are not cut). allowed tp: 1 2 4")
     assert refusal(source, out, "--pp", 4) == "3 layers cannot fill pp 4 stages (each stage needs a layer). allowed pp: 1 to 3"
-    assert "zero 3 is not available in this version (only zero 0 or 1 or 2)" in refusal(source, out, "--zero", 3)
+    assert refusal(source, out, "--zero", 1, "--dp", 3, "--layout.dp-shard", 2) == \
+        "dp 3 cannot be cut into groups of dp-shard 2 (it does not divide). allowed dp-shard: 1 3"
     assert refusal(tmp_path / "empty", out) == f"no checkpoint in '{tmp_path}/empty' (no committed step)"
     assert refusal(source, out, "--memory-limit", "100MiB").startswith(
         "memory limit 100 MiB is too small (this checkpoint needs at least 128 MiB per rank). try --memory-limit ")

@@ -220,7 +220,7 @@ def test_two_runs_never_write_one_directory(tools, run, make_run):
     (["--data.words.shards", "/nonexistent/*.h5"], "/nonexistent/*.h5"),
     (["--tokens", "100"], "the run has 2 lengths (tokens 100, steps 20). keep one"),
     (["--optimizer", "muon"], "optimizer muon is not available in this version"),
-    (["--zero", "3"], "zero 3 is not available in this version"),
+    (["--cp", "2"], "cp 2 is not available in this version"),
     (["--precision", "bf16"], "precision bf16 is not available in this version"),
     (["--train-iters", "5"], "--steps"),
     (["--tensor-model-parallel-size", "2"], "--tp"),

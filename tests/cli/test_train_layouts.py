@@ -26,8 +26,9 @@ def val_losses(root):
 
 
 @pytest.mark.parametrize("ranks, layout", [
-    (2, ["--tp", "2"]), (2, ["--pp", "2"]), (2, ["--zero", "1"]), (4, ["--tp", "2", "--pp", "2"]),
-    (4, ["--tp", "2", "--dp", "2", "--zero", "1", "--micro-batch", "1"]),
+    (2, ["--tp", "2"]), (2, ["--pp", "2"]), (2, ["--zero", "1"]), (2, ["--zero", "2"]), (4, ["--tp", "2", "--pp", "2"]),
+    (4, ["--tp", "2", "--dp", "2", "--zero", "3", "--layout.resident", "0B", "--micro-batch", "1"]),
+    (4, ["--zero", "3", "--layout.resident", "0B", "--layout.dp-shard", "2", "--micro-batch", "1"]),
 ])
 def test_a_layout_has_the_losses_of_reference(tools, make_run, reference, ranks, layout):
     root = make_run()
@@ -42,14 +43,14 @@ def test_a_layout_has_the_losses_of_reference(tools, make_run, reference, ranks,
 
 def test_a_checkpoint_goes_on_in_any_layout(tools, run, make_run, reference):
     root = make_run()
-    stages = [(2, ["--tp", "2"], 6), (2, ["--pp", "2"], 9), (4, ["--tp", "2", "--zero", "1", "--micro-batch", "1"], 13)]
+    stages = [(2, ["--tp", "2"], 6), (2, ["--pp", "2"], 9), (4, ["--tp", "2", "--zero", "3", "--layout.resident", "0B", "--micro-batch", "1"], 13)]
     written = "dp 1"
     for ranks, layout, stop in stages:
         done = mpi(tools, ranks, "train", "--config", root / "run.ini", *layout, "--stop-at-step", stop)
         assert done.rc == 75, done.stderr
         if stop > 6:
             assert f"(written as {written})" in done.stderr
-        written = {6: "tp 2", 9: "pp 2", 13: "dp 2 tp 2 zero 1"}[stop]
+        written = {6: "tp 2", 9: "pp 2", 13: "dp 2 tp 2 zero 3"}[stop]
         verified = run("reshard", "verify", root / "run")
         assert verified.rc == 0, verified.stderr
     done = train(run, root)
@@ -147,7 +148,8 @@ def test_a_run_that_does_not_fit_is_refused_before_it_starts(tools, make_run):
     assert fits.rc == 0, fits.stderr
 
 
-@pytest.mark.parametrize("ranks, layout", [(1, []), (2, ["--tp", "2"]), (2, ["--pp", "2"]), (2, ["--zero", "1"])])
+@pytest.mark.parametrize("ranks, layout", [(1, []), (2, ["--tp", "2"]), (2, ["--pp", "2"]), (2, ["--zero", "1"]),
+                                           (2, ["--zero", "3", "--layout.resident", "0B"])])
 def test_the_plan_is_never_below_what_was_measured(tools, make_run, ranks, layout):
     root = make_run()
     done = mpi(tools, ranks, "train", "--config", root / "run.ini", *layout, "--json")

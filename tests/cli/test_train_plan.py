@@ -15,7 +15,8 @@ def planned(tools, root, ranks, layout):
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("ranks, layout", [(1, []), (2, ["--tp", "2"]), (2, ["--pp", "2"]), (2, ["--dp", "2", "--zero", "1"])])
+@pytest.mark.parametrize("ranks, layout", [(1, []), (2, ["--tp", "2"]), (2, ["--pp", "2"]), (2, ["--dp", "2", "--zero", "1"]),
+                                           (2, ["--dp", "2", "--zero", "2", "--layout.bucket", "0B"])])
 def test_categories_at_the_peak_are_as_planned(tools, make_run, ranks, layout):
     root = make_run(replace={"steps = 20": "steps = 4", "warmup = 4\n": "", "decay = 20%\n": "", "every = 8": "every = never"})
     plan = planned(tools, root, ranks, layout)

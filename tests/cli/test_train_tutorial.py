@@ -16,7 +16,7 @@ def test_the_tutorial_runs_as_printed(tools, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "resume     ckpt/step_00000030" in done.stderr
     assert "dry run    ok" in done.stderr
-    assert "zero 3 is not available in this version" in done.stderr
+    assert "cp 2 is not available in this version" in done.stderr
     assert "--steps" in done.stderr
     assert "run.seed changed from '7' to '8'" in done.stderr
     for name in ("ships", "ships-tp", "ships-pp"):

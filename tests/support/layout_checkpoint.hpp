@@ -22,6 +22,12 @@ inline ParallelLayout degrees(std::int64_t tp, std::int64_t pp, std::int64_t dp,
     return layout;
 }
 
+inline ParallelLayout with_shards(std::int64_t shards, ParallelLayout layout)
+{
+    layout.dp_shard = shards;
+    return layout;
+}
+
 /// Adam's states of a run in one precision.
 inline std::vector<StateType> adam_states(Dtype dtype = Dtype::f32)
 {

@@ -63,7 +63,7 @@ std::string message_of(Body&& body)
 std::vector<ParallelLayout> small_layouts()
 {
     return {degrees(1, 1, 1, 0), degrees(2, 1, 1, 0), degrees(4, 1, 1, 0), degrees(1, 1, 3, 1), degrees(1, 2, 1, 0),
-            degrees(2, 3, 2, 1), degrees(1, 2, 2, 0), degrees(4, 2, 3, 2)};
+            degrees(2, 3, 2, 1), degrees(1, 2, 2, 0), degrees(4, 2, 3, 2), degrees(1, 2, 3, 3), with_shards(2, degrees(2, 1, 4, 3))};
 }
 
 std::map<std::string, std::uint64_t> digests_of(const std::string& path)
@@ -326,7 +326,8 @@ TEST_F(ReshardRefusal, LayoutThatDoesNotFitTheModel)
 {
     EXPECT_EQ(refusal(degrees(3, 1, 1, 0)).find("4 attention heads cannot be split over tp 3 (heads are not cut). allowed tp: 1 2 4"), 0U);
     EXPECT_EQ(refusal(degrees(1, 4, 1, 0)), "3 layers cannot fill pp 4 stages (each stage needs a layer). allowed pp: 1 to 3 [2]");
-    EXPECT_EQ(refusal(degrees(1, 1, 1, 3)), "zero 3 is not available in this version (only zero 0 or 1 or 2) [2]");
+    EXPECT_EQ(refusal(with_shards(2, degrees(1, 1, 3, 1))),
+              "dp 3 cannot be cut into groups of dp-shard 2 (it does not divide). allowed dp-shard: 1 3 [2]");
 }
 
 TEST_F(ReshardRefusal, TooLittleMemory)

@@ -384,8 +384,9 @@ ParallelLayout random_layout(const CounterRng& rng, std::uint64_t n, const Model
             return low + static_cast<std::int64_t>(rng.bits(n * 100 + 50 + what + attempt * 100000) %
                                                    static_cast<std::uint64_t>(high - low + 1));
         };
-        ParallelLayout layout = make_layout(pick(0, 1, 4), pick(1, 1, 12), pick(2, 1, 5), static_cast<int>(pick(3, 0, 2)));
+        ParallelLayout layout = make_layout(pick(0, 1, 4), pick(1, 1, 12), pick(2, 1, 5), static_cast<int>(pick(3, 0, 3)));
         layout.cp = pick(4, 1, 2);
+        if (layout.zero_stage > 0 && layout.dp % 2 == 0 && pick(5, 0, 1) == 1) { layout.dp_shard = 2; }
         if (validate(layout, model, layout.world()).empty()) { return layout; }
     }
 }
@@ -411,9 +412,9 @@ void expect_covered_once(const ModelSpec& model, const ParallelLayout& layout, S
             const auto owned = boxes_of(flat, layout, coordinate, spec.name, state);
             if (owned.empty()) { continue; }
             const FlatTensor& local = flat.tensor(spec.name);
-            const bool sharded = state == StateKind::optimizer && layout.zero_stage > 0;
+            const bool sharded = layout.zero_stage > (state == StateKind::optimizer ? 0 : 2);
             const std::int64_t storage = sharded ? flat.unit_of(spec.name).shard_elements : flat.unit_of(spec.name).num_elements;
-            const std::int64_t shard_begin = sharded ? coordinate[MeshAxis::dp] * storage : 0;
+            const std::int64_t shard_begin = sharded ? coordinate[MeshAxis::dp] % layout.shards() * storage : 0;
             const std::vector<std::int64_t> whole = elements_of(local.box, spec.shape);
             for (const OwnedBox& part : owned)
             {
@@ -438,20 +439,21 @@ void expect_covered_once(const ModelSpec& model, const ParallelLayout& layout, S
 TEST(BoxesOf, EachElementHasExactlyOneHolderInRandomLayouts)
 {
     const CounterRng rng(17, RngPurpose::test);
-    int with_shared_heads = 0, with_zero = 0, with_stages = 0;
+    int with_shared_heads = 0, with_zero = 0, with_stages = 0, with_replicas = 0;
     for (std::uint64_t n = 0; n < 60; ++n)
     {
         const ModelSpec model = random_model(rng, n);
         const ParallelLayout layout = random_layout(rng, n, model);
-        SCOPED_TRACE(fmt::format("case {}: dp {} tp {} pp {} cp {} zero {}", n, layout.dp, layout.tp, layout.pp, layout.cp,
-                                 layout.zero_stage));
+        SCOPED_TRACE(fmt::format("case {}: {}", n, layout_text(layout)));
         expect_covered_once(model, layout, StateKind::model);
         expect_covered_once(model, layout, StateKind::optimizer);
         if (HasFatalFailure()) { return; }
         with_shared_heads += layout.tp > model.kv_heads ? 1 : 0;
         with_zero += layout.zero_stage > 0 && layout.dp > 1 ? 1 : 0;
         with_stages += layout.pp > 1 && model.tied ? 1 : 0;
+        with_replicas += layout.replicas() > 1 ? 1 : 0;
     }
+    EXPECT_GT(with_replicas, 3);
     EXPECT_GT(with_shared_heads, 5);
     EXPECT_GT(with_zero, 10);
     EXPECT_GT(with_stages, 5);

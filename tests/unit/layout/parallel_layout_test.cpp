@@ -45,6 +45,23 @@ TEST(ValidateLayout, DegreesBelowOneAreAllNamedAtOnce)
                       "micro-batch must be at least 1 (it is 0)", "zero 4 is not known (known: 0 1 2 3)"}));
 }
 
+TEST(ValidateLayout, ShardsDivideDataParallelRanks)
+{
+    ParallelLayout layout = make_layout(8, 1, 1);
+    layout.zero_stage = 3;
+    layout.dp_shard = 4;
+    EXPECT_TRUE(validate(layout, gpt2_large(), 8).empty());
+    EXPECT_EQ(layout.shards(), 4);
+    EXPECT_EQ(layout.replicas(), 2);
+    EXPECT_EQ(layout_text(layout), "dp 8 (shards of 4) zero 3");
+    layout.dp_shard = 3;
+    EXPECT_EQ(validate(layout, gpt2_large(), 8),
+              (Faults{"dp 8 cannot be cut into groups of dp-shard 3 (it does not divide). allowed dp-shard: 1 2 4 8"}));
+    layout.dp_shard = 2;
+    layout.zero_stage = 0;
+    EXPECT_EQ(validate(layout, gpt2_large(), 8), (Faults{"dp-shard 2 has nothing to shard with zero 0. nearest: zero 1"}));
+}
+
 TEST(ValidateLayout, SoundLayoutsHaveNoFault)
 {
     EXPECT_TRUE(validate(make_layout(1, 1, 1), gpt2_large(), 1).empty());

@@ -171,7 +171,6 @@ TEST(RunConfig, WhatIsNotBuiltIsRefusedByName)
     const Row rows[] = {
         {{"--cp", "2"}, "cp 2 is not available in this version (only cp 1). use a shorter seq-len"},
         {{"--ep", "2"}, "ep 2 is not available in this version (only ep 1)"},
-        {{"--zero", "3"}, "zero 3 is not available in this version (only zero 0 or 1)"},
         {{"--precision", "bf16"}, "precision bf16 is not available in this version (only precision fp32 or fp64)"},
         {{"--precision", "fp8"}, "precision fp8 is not available in this version (only precision fp32 or fp64)"},
         {{"--recompute", "every:2"},
