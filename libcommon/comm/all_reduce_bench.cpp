@@ -100,14 +100,24 @@ class Measurement
         view_.count = bench.count;
     }
 
+    /// Ours and the peer's, where there is one, in turns: who is first changes.
+    void iterate(std::vector<double>& own, std::vector<double>& peer)
+    {
+        const bool peer_first = own.size() % 2 == 1;
+        if (bench_.peer && peer_first) { peer.push_back(once_peer()); }
+        own.push_back(once());
+        if (bench_.peer && !peer_first) { peer.push_back(once_peer()); }
+    }
+
+    std::int64_t wrong() const { return wrong_; }
+    std::int64_t verified() const { return verified_; }
+
+  private:
     /// Seconds that this rank took.
     double once()
     {
-        pattern_.fill(world_.rank(), view_);
-        world_.barrier();
-        const double begin = now_seconds();
-        world_.all_reduce(view_, ReduceOp::sum, stream_).synchronize();
-        const double seconds = now_seconds() - begin;
+        const double seconds =
+            timed([this] { world_.all_reduce(view_, ReduceOp::sum, stream_).synchronize(); });
         if (bench_.verification == Verification::every_iteration)
         {
             wrong_ += pattern_.count_wrong(view_);
@@ -116,10 +126,21 @@ class Measurement
         return seconds;
     }
 
-    std::int64_t wrong() const { return wrong_; }
-    std::int64_t verified() const { return verified_; }
+    double once_peer()
+    {
+        return timed([this] { bench_.peer(view_); });
+    }
 
-  private:
+    template<class Operation>
+    double timed(const Operation& operation)
+    {
+        pattern_.fill(world_.rank(), view_);
+        world_.barrier();
+        const double begin = now_seconds();
+        operation();
+        return now_seconds() - begin;
+    }
+
     Communicator& world_;
     const AllReduceBench& bench_;
     ExactPattern pattern_;
@@ -177,17 +198,23 @@ AllReduceResult bench_all_reduce(Communicator& world, const AllReduceBench& benc
 {
     EXPECT(bench.warmup >= 1 && bench.iterations >= 1 && bench.count >= 1);
     Measurement measurement(world, bench);
-    std::vector<double> own;
-    for (std::int64_t k = 0; k < bench.warmup; ++k) { own.push_back(measurement.once()); }
+    std::vector<double> own, peer;
+    for (std::int64_t k = 0; k < bench.warmup; ++k) { measurement.iterate(own, peer); }
     const std::int64_t iterations = iterations_of(world, bench, own);
     own.clear();
-    for (std::int64_t k = 0; k < iterations; ++k) { own.push_back(measurement.once()); }
+    peer.clear();
+    for (std::int64_t k = 0; k < iterations; ++k) { measurement.iterate(own, peer); }
 
     AllReduceResult result;
     result.bench = bench;
     result.ranks = world.size();
     result.seconds = own;
     reduce(world, result.seconds.data(), Dtype::f64, iterations, ReduceOp::max);
+    if (bench.peer)
+    {
+        result.peer_seconds = peer;
+        reduce(world, result.peer_seconds.data(), Dtype::f64, iterations, ReduceOp::max);
+    }
     std::int64_t slowest = 0;
     for (std::size_t k = 0; k < own.size(); ++k) { slowest += own[k] >= result.seconds[k] ? 1 : 0; }
     result.slowest_counts = gather(world, slowest);

@@ -6,6 +6,7 @@
 /// communicators offer; before each iteration the buffer is filled anew, outside the time.
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,8 @@ struct AllReduceBench
     double min_seconds = 0.2;       ///< at least, over all iterations, as far as max_iterations allow
     std::int64_t max_iterations = 100000;
     Verification verification = Verification::every_iteration;
+    /// Another way to sum over the same ranks, in place and blocking, that is measured in turns with ours; null: none.
+    std::function<void(BufferView)> peer;
 
     std::int64_t bytes() const { return count * dtype_bytes(dtype); }
 };
@@ -63,8 +66,11 @@ struct AllReduceResult
     std::vector<std::int64_t> slowest_counts;  ///< iterations in which rank r took longest
     std::int64_t wrong = 0;                    ///< wrong elements over all iterations and ranks; 0 without verification
     std::int64_t verified_iterations = 0;      ///< warm-up included
+    std::vector<double> peer_seconds;          ///< of the peer, as `seconds`; empty without one
 
     TimeFigures times() const { return time_figures(seconds); }
+    /// @pre a peer was measured
+    TimeFigures peer_times() const { return time_figures(peer_seconds); }
     /// Bytes per second at the median time.
     double algorithm_bandwidth() const;
     double bus_bandwidth() const { return algorithm_bandwidth() * all_reduce_bus_factor(ranks); }

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "comm/rank_sum.hpp"
+#include "comm_mpi/shared_operations.hpp"
 #include "layout/collective_cost.hpp"
 
 namespace plimsoll::mpi
@@ -449,6 +450,29 @@ class MpiCommunicator final : public Communicator
         num_messages_.resize(2 * members_.size(), 0);
     }
 
+    /// Collective, before anything else: memory that the members share, where all of them see it.
+    void share_window()
+    {
+        const auto is_here = [this](std::int64_t member) { return place_.engine->board()->is_readable(member); };
+        if (place_.engine->large_sums() != LargeSums::shared_memory ||
+            !std::all_of(members_.begin(), members_.end(), is_here))
+        {
+            return;
+        }
+        auto window = std::make_shared<SharedWindow>(size(), rank());
+        const SharedWindow::Offer mine = rank() == 0 ? window->make() : SharedWindow::Offer();
+        const auto offers = gather(mine);
+        const bool has_it = rank() == 0 ? mine.fd >= 0 : window->open(offers.front());
+        if (!window->reason().empty())
+        {
+            place_.engine->warn_once(fmt::format("ranks of this node sum large buffers through messages, which takes about "
+                                                 "twice as long ({}). let them see each other in /proc",
+                                                 window->reason()));
+        }
+        const auto have_it = gather(has_it ? std::int64_t(1) : std::int64_t(0));
+        if (std::all_of(have_it.begin(), have_it.end(), [](std::int64_t has) { return has == 1; })) { window_ = window; }
+    }
+
     ~MpiCommunicator() override
     {
         // Collective: not while an error unwinds this rank alone.
@@ -464,6 +488,10 @@ class MpiCommunicator final : public Communicator
         check_view(data);
         EXPECT(can_reduce(data.dtype));
         const std::int64_t sequence = begin();
+        if (window_ && data.bytes() >= shared_least_bytes)
+        {
+            return start_shared(shared_all_reduce(window_, data, op), sequence);
+        }
         if (is_small(data.bytes())) { return start(std::make_shared<SmallAllReduce>(place_, sequence, data, op)); }
         return start(std::make_shared<LargeAllReduce>(place_, sequence, data, op));
     }
@@ -473,7 +501,9 @@ class MpiCommunicator final : public Communicator
         check_view(input);
         check_view(output);
         EXPECT(can_reduce(input.dtype) && input.dtype == output.dtype && input.count == output.count * size());
-        return start(std::make_shared<ReduceScatter>(place_, begin(), input, output));
+        const std::int64_t sequence = begin();
+        if (window_) { return start_shared(shared_reduce_scatter(window_, input, output), sequence); }
+        return start(std::make_shared<ReduceScatter>(place_, sequence, input, output));
     }
 
     Work all_gather(BufferView input, BufferView output, Stream&) override
@@ -529,7 +559,10 @@ class MpiCommunicator final : public Communicator
 
     void progress() override { place_.engine->progress(); }
     RankActivity& activity() override { return place_.engine->activity(); }
-    std::int64_t scratch_bytes() const override { return place_.scratch->bytes(); }
+    std::int64_t scratch_bytes() const override
+    {
+        return place_.scratch->bytes() + (window_ ? window_->reserved_bytes() : 0);
+    }
 
   private:
     static void check_view(const BufferView& view)
@@ -552,6 +585,28 @@ class MpiCommunicator final : public Communicator
         return Work(std::move(operation));
     }
 
+    Work start_shared(std::shared_ptr<Operation> operation, std::int64_t sequence)
+    {
+        operation->watchdog = place_.watchdog;
+        operation->sequence = sequence;
+        return start(std::move(operation));
+    }
+
+    /// What each member brings, in group order.
+    template<class Value>
+    std::vector<Value> gather(Value mine)
+    {
+        std::vector<Value> all(static_cast<std::size_t>(size()));
+        BufferView input, output;
+        input.dtype = output.dtype = Dtype::u8;
+        input.data = &mine;
+        input.count = sizeof(Value);
+        output.data = all.data();
+        output.count = input.count * size();
+        start(std::make_shared<SmallAllGather>(place_, 0, input, output)).synchronize();
+        return all;
+    }
+
     Work message(Message::Way way, const BufferView& data, std::int64_t peer)
     {
         check_view(data);
@@ -564,6 +619,7 @@ class MpiCommunicator final : public Communicator
     std::string name_;
     std::vector<std::int64_t> members_;
     Place place_;
+    std::shared_ptr<SharedWindow> window_;  ///< null: large sums go as messages
     std::int64_t num_collectives_ = 0;
     std::vector<std::int64_t> num_messages_; ///< sent to and received from each member
 };
@@ -573,7 +629,9 @@ class MpiCommunicator final : public Communicator
 std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Engine> engine, MPI_Comm comm, std::string name,
                                                 std::vector<std::int64_t> members)
 {
-    return std::make_unique<MpiCommunicator>(std::move(engine), comm, std::move(name), std::move(members));
+    auto communicator = std::make_unique<MpiCommunicator>(std::move(engine), comm, std::move(name), std::move(members));
+    communicator->share_window();
+    return communicator;
 }
 
 }  // namespace plimsoll::mpi

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 
 namespace plimsoll::mpi
 {
@@ -14,6 +15,7 @@ namespace
 {
 
 constexpr std::int64_t millisecond_ns = 1000000;
+constexpr int turns_between_probes = 16;
 constexpr auto wait_for_receivers = std::chrono::milliseconds(500);
 
 }  // namespace
@@ -29,18 +31,22 @@ void check(int code, const char* what)
     throw CommError(fmt::format("{} failed ({})", what, words));
 }
 
-Engine::Engine(std::int64_t rank, std::shared_ptr<RankBoard> board, std::atomic<std::uint64_t>& given_up,
-               std::int64_t local_ranks, double watchdog_seconds, std::int64_t largest_message)
-    : OperationQueue(rank, board->activity(rank)), board_(std::move(board)), given_up_(given_up),
-      watchdog_seconds_(watchdog_seconds), largest_message_(largest_message),
+Engine::Engine(std::int64_t rank, std::shared_ptr<RankBoard> board, NodeFlags& flags, std::int64_t local_ranks,
+               const MpiOptions& options)
+    : OperationQueue(rank, board->activity(rank)), board_(std::move(board)), flags_(flags), options_(options),
       num_spins_(local_ranks <= static_cast<std::int64_t>(std::thread::hardware_concurrency()) ? 500 : 10)
 {
-    EXPECT(largest_message >= 1 && largest_message < std::int64_t(1) << 31);
+    EXPECT(options.largest_message >= 1 && options.largest_message < std::int64_t(1) << 31);
+}
+
+void Engine::warn_once(const std::string& text)
+{
+    if (flags_.has_warned.exchange(1) == 0) { Log(stderr).warning(text); }
 }
 
 void Engine::look()
 {
-    if (given_up_.load(std::memory_order_acquire) == 0) { return; }
+    if (flags_.given_up.load(std::memory_order_acquire) == 0) { return; }
     throw CutOffError(fmt::format("rank {} stopped because another rank failed", rank()));
 }
 
@@ -48,6 +54,12 @@ void Engine::look()
 /// long. A large message moves in MPI's own fragments, which are no progress here: so it yields for milliseconds.
 void Engine::rest(int idle)
 {
+    if (idle % turns_between_probes == 0)
+    {
+        // An operation through shared memory makes no call that lets MPI finish what it still has to send.
+        int is_there = 0;
+        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &is_there, MPI_STATUS_IGNORE);
+    }
     if (idle < num_spins_)
     {
         pause_cpu();

@@ -11,6 +11,7 @@
 #include <mpi.h>
 
 #include "comm/operation_queue.hpp"
+#include "comm_mpi/run_with_mpi.hpp"
 
 namespace plimsoll::mpi
 {
@@ -18,30 +19,40 @@ namespace plimsoll::mpi
 /// @throws CommError with MPI's own words
 void check(int code, const char* what);
 
+/// What the ranks of a node tell each other beside their slots; in memory that they share.
+struct NodeFlags
+{
+    std::atomic<std::uint64_t> has_speaker{0};  ///< one of those that fail says the message
+    std::atomic<std::uint64_t> given_up{0};     ///< a send was given up that nobody received
+    std::atomic<std::uint64_t> has_warned{0};   ///< of something that is the same for all ranks
+};
+
 /// One of a process; all its communicators share it.
 class Engine final : public OperationQueue
 {
   public:
-    /// `largest_message`: bytes; MPI counts in int, so at most 2^31 - 1. `given_up` is shared by the ranks of the node.
-    Engine(std::int64_t rank, std::shared_ptr<RankBoard> board, std::atomic<std::uint64_t>& given_up,
-           std::int64_t local_ranks, double watchdog_seconds, std::int64_t largest_message);
+    /// `flags` outlives it. @pre 1 <= options.largest_message < 2^31: MPI counts in int
+    Engine(std::int64_t rank, std::shared_ptr<RankBoard> board, NodeFlags& flags, std::int64_t local_ranks,
+           const MpiOptions& options);
 
     const std::shared_ptr<RankBoard>& board() const { return board_; }
-    double watchdog_seconds() const { return watchdog_seconds_; }
-    std::int64_t largest_message() const { return largest_message_; }
+    double watchdog_seconds() const { return options_.watchdog_s; }
+    std::int64_t largest_message() const { return options_.largest_message; }
+    LargeSums large_sums() const { return options_.large_sums; }
+    /// On stderr, by the first rank of the node that wants to warn.
+    void warn_once(const std::string& text);
 
     /// A send was given up that nobody received. Its buffer goes, so no rank of the node may receive it from here on: their
     /// next call or turn of a wait throws.
-    void give_up() { given_up_.store(1, std::memory_order_release); }
+    void give_up() { flags_.given_up.store(1, std::memory_order_release); }
 
   private:
     void look() override;
     void rest(int idle) override;
 
     std::shared_ptr<RankBoard> board_;
-    std::atomic<std::uint64_t>& given_up_;
-    double watchdog_seconds_;
-    std::int64_t largest_message_;
+    NodeFlags& flags_;
+    MpiOptions options_;
     int num_spins_;
     std::int64_t idle_since_ns_ = 0;
     PoliteYield polite_;

@@ -100,8 +100,8 @@ class NodeMemory
     const std::vector<RankSlot*>& slots() const { return slots_; }
     std::int64_t num_local() const { return num_local_; }
     /// True for the first of the node that asks.
-    bool may_speak() { return first_->has_speaker.exchange(1) == 0; }
-    std::atomic<std::uint64_t>& given_up() { return first_->given_up; }
+    bool may_speak() { return first_->flags.has_speaker.exchange(1) == 0; }
+    NodeFlags& flags() { return first_->flags; }
     /// Collective.
     void free() { MPI_Win_free(&window_); }
 
@@ -109,8 +109,7 @@ class NodeMemory
     struct Place
     {
         RankSlot slot;
-        alignas(64) std::atomic<std::uint64_t> has_speaker{0};  // these two: of the node's first rank
-        std::atomic<std::uint64_t> given_up{0};
+        alignas(64) NodeFlags flags;  // those of the node's first rank
     };
 
     static std::vector<int> ranks_in_world(MPI_Comm node, int node_size)
@@ -157,8 +156,7 @@ class Job
             check(MPI_Comm_dup(MPI_COMM_WORLD, &end_comm_), "MPI_Comm_dup");
             memory_ = std::make_unique<NodeMemory>();
             const auto board = std::make_shared<RankBoard>(memory_->slots(), nullptr);
-            auto engine = std::make_shared<Engine>(rank_, board, memory_->given_up(), memory_->num_local(),
-                                                   options_.watchdog_s, options_.largest_message);
+            auto engine = std::make_shared<Engine>(rank_, board, memory_->flags(), memory_->num_local(), options_);
             check(MPI_Barrier(end_comm_), "MPI_Barrier");
             const RankEnd mine = run_body(body, engine);
             wait_for_ends(mine, board);
@@ -299,6 +297,14 @@ ExitCode run_with_mpi(const std::function<ExitCode(Communicator& world)>& body, 
     return code;
 }
 
+void mpi_library_sum(BufferView data)
+{
+    EXPECT((data.dtype == Dtype::f32 || data.dtype == Dtype::f64) && data.count < std::int64_t(1) << 31);
+    const MPI_Datatype type = data.dtype == Dtype::f32 ? MPI_FLOAT : MPI_DOUBLE;
+    mpi::check(MPI_Allreduce(MPI_IN_PLACE, data.data, static_cast<int>(data.count), type, MPI_SUM, MPI_COMM_WORLD),
+               "MPI_Allreduce");
+}
+
 /// MPICH: "MPICH Version:\t4.0.2\nMPICH Release date: ..."; Open MPI: "Open MPI v4.1.4, package: ..."
 std::string mpi_library()
 {
@@ -329,6 +335,8 @@ ExitCode run_with_mpi(const std::function<ExitCode(Communicator& world)>& body, 
              launch.launcher, launch.world);
     return body(*make_self_communicator("world"));
 }
+
+void mpi_library_sum(BufferView) { throw InternalError("this build has no MPI"); }
 
 std::string mpi_library() { return ""; }
 

@@ -11,10 +11,18 @@
 namespace plimsoll
 {
 
+/// How a group whose members are all on one node sums large buffers.
+enum class LargeSums
+{
+    shared_memory,  ///< through memory that the members share, where the system allows it
+    messages        ///< as between nodes
+};
+
 struct MpiOptions
 {
     double watchdog_s = 300;                                ///< seconds without progress in a group that end a wait
     std::int64_t largest_message = std::int64_t(1) << 30;   ///< bytes; longer ones go in pieces (MPI counts in int)
+    LargeSums large_sums = LargeSums::shared_memory;
 };
 
 /// Runs `body` as one rank of the job that the launcher started, and returns the exit code of the job on every rank. Without
@@ -27,6 +35,10 @@ struct MpiOptions
 /// and notices when one dies or all hang. With one rank the exception leaves.
 /// @throws UsageError when the launcher's number of tasks and the MPI world do not agree, or this build has no MPI
 ExitCode run_with_mpi(const std::function<ExitCode(Communicator& world)>& body, const MpiOptions& options = {});
+
+/// MPI_Allreduce, in place and blocking, over all ranks of the job: to compare with. Inside run_with_mpi() with several ranks.
+/// @pre f32 or f64
+void mpi_library_sum(BufferView data);
 
 /// The MPI library in a few words, "mpich 4.0.2"; empty when this build has none.
 std::string mpi_library();

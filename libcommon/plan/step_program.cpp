@@ -511,7 +511,7 @@ void RankProgram::scratch(const EventSink& sink) const
     const EventSink look = [&](const StepEvent& event)
     {
         if (event.kind != EventKind::start) { return; }
-        const bool large = event.bytes * group_size(inputs_, event.group) > collective_small_bytes;
+        const bool large = all_reduce_takes_scratch(event.bytes, group_size(inputs_, event.group));
         if (event.collective == CollectiveKind::reduce_scatter || (event.collective == CollectiveKind::all_reduce && large))
         {
             reducing.insert(event.group);

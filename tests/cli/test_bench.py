@@ -153,3 +153,28 @@ def test_threads_and_a_launcher_exclude_each_other(mpiexec):
     assert done.returncode != 0 and done.stdout == ""
     assert "--ranks 2 asks for threads, but" in done.stderr and "started 2 processes. leave out one of them" in done.stderr
     assert done.stderr.count("plimsoll-bench:") == 1, "one message for the job"
+
+
+def test_beside_the_mpi_library(mpiexec):
+    done = mpiexec(2, "allreduce", "--peer", "mpi", "--sizes", "1K:256K:16", *QUICK)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert re.fullmatch(r"# mpi: MPI_Allreduce of \S.* on the same buffers, in turns; x: how many times as long it takes", lines[3])
+    rows = rows_of(done.stdout)
+    assert [row[:2] for row in rows] == [["1024", "3"], ["16384", "3"], ["262144", "3"]]
+    assert len({len(line) for line in lines[4:-1]}) == 1, "the table lines up"
+    for row in rows:
+        ours, ours_min, _, theirs, theirs_min, _, p50_factor, min_factor = map(float, row[2:10])
+        assert ours >= ours_min > 0 and theirs >= theirs_min > 0 and row[10] == "0"
+        assert p50_factor == pytest.approx(theirs / ours, rel=0.02, abs=0.01)
+        assert min_factor == pytest.approx(theirs_min / ours_min, rel=0.02, abs=0.01)
+    report = json.loads(mpiexec(2, "allreduce", "--peer", "mpi", "--sizes", "4K", "--json", *QUICK).stdout)
+    result = report["results"][0]
+    assert report["peer"] and result["peer_factor"]["min"] == pytest.approx(result["peer_seconds"]["min"] / result["seconds"]["min"])
+
+
+def test_threads_have_no_mpi_beside_them(run):
+    done = run("bench", "allreduce", "--ranks", 2, "--peer", "mpi")
+    assert done.rc == 2
+    assert done.message == ("plimsoll-bench: --peer mpi compares with MPI, but --ranks 2 asks for threads. "
+                            "start it with mpiexec -n 2 instead")

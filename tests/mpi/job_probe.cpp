@@ -2,6 +2,8 @@
 //
 // mpi_job_probe WAY [STATUS_DIRECTORY]
 
+#include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -116,6 +118,44 @@ const std::map<std::string, Way>& ways()
                  ::usleep(800000);
                  ::kill(::getpid(), SIGKILL);
              }
+             return ExitCode::done;
+         }},
+        {"one-is-killed-in-the-middle", [](Communicator& world)
+         {
+             Stream stream;
+             std::vector<float> data(8 << 20, 1);
+             Work reduced = world.all_reduce(view_of(data), ReduceOp::sum, stream);
+             if (world.rank() == culprit) { ::kill(::getpid(), SIGKILL); }
+             reduced.wait(stream);
+             return ExitCode::done;
+         }},
+        {"ranks-disagree", [](Communicator& world)
+         {
+             Stream stream;
+             std::vector<float> data(world.rank() == culprit ? 100000 : 200000, 1);
+             world.all_reduce(view_of(data), ReduceOp::sum, stream).wait(stream);
+             return ExitCode::done;
+         }},
+        {"one-cannot-share-memory", [](Communicator& world)
+         {
+             Stream stream;
+             struct rlimit files = {};
+             ::getrlimit(RLIMIT_NOFILE, &files);
+             const rlim_t usual = files.rlim_cur;
+             const int lowest = ::open("/dev/null", O_RDONLY);
+             ::close(lowest);
+             files.rlim_cur = static_cast<rlim_t>(lowest);
+             if (world.rank() == culprit) { ::setrlimit(RLIMIT_NOFILE, &files); }
+             const auto first = world.subgroup("first", {0, 1});
+             const auto second = world.subgroup("second", {1, 0});
+             files.rlim_cur = usual;
+             ::setrlimit(RLIMIT_NOFILE, &files);
+             std::vector<float> data(200000, 1);
+             for (Communicator* group : {first.get(), second.get()})
+             {
+                 group->all_reduce(view_of(data), ReduceOp::sum, stream).wait(stream);
+             }
+             for (const float sum : data) { VALIDATE(sum == 4, InternalError, "{} is no sum of 4 ones", sum); }
              return ExitCode::done;
          }},
         {"one-leaves", [](Communicator& world) { return world.rank() == culprit ? ExitCode::done : wait_for_all(world); }},

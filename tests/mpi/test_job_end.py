@@ -118,6 +118,31 @@ def test_after_a_kill_the_job_is_over_and_the_files_say_what_the_rank_did(tmp_pa
     assert status[232:328].split(b"\0")[0] == b"all_reduce"
 
 
+def test_a_kill_in_the_middle_of_shared_memory_is_noticed_and_leaves_nothing():
+    end = End("one-is-killed-in-the-middle", 2, ("-disable-auto-cleanup",))
+    assert end.seconds < 10
+    assert end.rc != 0
+    if end.lines:  # unless the launcher was faster
+        assert re.fullmatch(r"mpi_job_probe: rank 0.*: rank 1 is dead \(process \d+ on '.*' is gone; .*\) while rank 0 waits in "
+                            r"all_reduce of 'world' #2.*", end.lines[0]), end.stderr
+    assert not [name for name in os.listdir("/dev/shm") if "plimsoll" in name]
+
+
+def test_ranks_that_disagree_are_told_so():
+    end = End("ranks-disagree")
+    assert end.rc == 1
+    assert len(end.lines) == 1, end.stderr
+    assert ("ranks disagree about operation #2 of 'world': member 0 calls all_reduce of 200000 f32 (sum), "
+            "member 1 all_reduce of 100000 f32 (sum)") in end.lines[0]
+
+
+def test_where_memory_cannot_be_shared_messages_do_and_it_is_said_once():
+    end = End("one-cannot-share-memory")
+    assert end.rc == 0, end.stderr
+    assert re.fullmatch(r"warning    ranks of this node sum large buffers through messages, which takes about twice as long "
+                        r"\(.*Too many open files\)\. .*\n", end.stderr), end.stderr
+
+
 def test_a_rank_that_leaves_early_is_named():
     end = End("one-leaves")
     assert end.seconds < 10

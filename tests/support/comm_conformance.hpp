@@ -358,6 +358,46 @@ inline void operations_under_way_end_in_any_order(Communicator& world)
     }
 }
 
+/// Large ones of every kind at once, more than any buffer between ranks holds, waited for from the last to the first.
+inline void large_operations_of_every_kind_are_under_way_together(Communicator& world)
+{
+    Stream stream;
+    const std::int64_t size = world.size(), part = 500003;
+    const std::vector<std::int64_t> ranks = all_ranks(world);
+    for (int round = 0; round < 2; ++round)
+    {
+        std::vector<float> reduced = values_of<float>(world.rank(), part);
+        std::vector<double> scattered = values_of<double>(world.rank(), part * size);
+        std::vector<double> scattered_part(static_cast<std::size_t>(part));
+        std::vector<std::int64_t> piece = values_of<std::int64_t>(world.rank(), part);
+        std::vector<std::int64_t> gathered(static_cast<std::size_t>(part * size));
+        std::vector<float> spread = values_of<float>(world.rank(), part);
+        std::vector<Work> works;
+        works.push_back(world.all_reduce(view_of(reduced), ReduceOp::sum, stream));
+        works.push_back(world.reduce_scatter(view_of(scattered), view_of(scattered_part), stream));
+        world.progress();
+        works.push_back(world.all_gather(view_of(piece), view_of(gathered), stream));
+        works.push_back(world.broadcast(view_of(spread), size - 1, stream));
+        while (!works.empty())
+        {
+            works.back().wait(stream);
+            works.pop_back();
+        }
+        expect_bits(reduced, sum_of<float>(ranks, part), label(world, "all_reduce beside others", part));
+        const std::vector<double> sums = sum_of<double>(ranks, part * size);
+        const auto mine = sums.begin() + static_cast<std::ptrdiff_t>(world.rank() * part);
+        expect_bits(scattered_part, std::vector<double>(mine, mine + static_cast<std::ptrdiff_t>(part)),
+                    label(world, "reduce_scatter beside others", part));
+        for (std::int64_t rank = 0; rank < size; ++rank)
+        {
+            const auto first = gathered.begin() + static_cast<std::ptrdiff_t>(rank * part);
+            expect_bits(std::vector<std::int64_t>(first, first + static_cast<std::ptrdiff_t>(part)),
+                        values_of<std::int64_t>(rank, part), label(world, "all_gather beside others", part));
+        }
+        expect_bits(spread, values_of<float>(size - 1, part), label(world, "broadcast beside others", part));
+    }
+}
+
 /// Messages of both neighbours at once, of all lengths; between two members they arrive in the order sent.
 inline void messages_arrive_in_the_order_sent(Communicator& world)
 {
@@ -493,6 +533,7 @@ inline const std::vector<ConformanceCase>& conformance_cases()
         {"ReduceScatterAndAllGatherMakeAnAllReduce", 1, reduce_scatter_and_all_gather_make_an_all_reduce},
         {"ASumInPiecesIsTheSumInOne", 1, a_sum_in_pieces_is_the_sum_in_one},
         {"OperationsUnderWayEndInAnyOrder", 1, operations_under_way_end_in_any_order},
+        {"LargeOperationsOfEveryKindAreUnderWayTogether", 1, large_operations_of_every_kind_are_under_way_together},
         {"MessagesArriveInTheOrderSent", 2, messages_arrive_in_the_order_sent},
         {"AChainOfMessagesPassesThroughAll", 2, a_chain_of_messages_passes_through_all},
         {"ASubgroupSumsInItsOwnOrder", 1, a_subgroup_sums_in_its_own_order},

@@ -1,5 +1,6 @@
 // GoogleTest main of a job with several ranks: all run every test, rank 0 prints what any of them found.
-// --largest-message=BYTES cuts messages as MPI's int counts would cut those of several gigabytes.
+// --largest-message=BYTES cuts messages as MPI's int counts would cut those of several gigabytes; --large-sums=messages uses
+// messages also where ranks share memory.
 
 #include <gtest/gtest.h>
 
@@ -70,9 +71,15 @@ int main(int argc, char** argv)
     command.run_files = RunFiles::refused;
     MpiOptions options;
     options.watchdog_s = 20;
-    command.declare = [&](OptionSet& set) { set.add_count("", "largest-message", options.largest_message, "bytes").range(1); };
+    std::string large_sums = "shared-memory";
+    command.declare = [&](OptionSet& set)
+    {
+        set.add_count("", "largest-message", options.largest_message, "bytes").range(1);
+        set.add_choice("", "large-sums", large_sums, {"shared-memory", "messages"}, "of a group on one node");
+    };
     command.run = [&](const Invocation&)
     {
+        if (large_sums == "messages") { options.large_sums = LargeSums::messages; }
         return run_with_mpi(
             [](Communicator& world)
             {

@@ -68,6 +68,7 @@ AllReduceBench bench_of(const AllReduceOptions& options, std::int64_t bytes)
     bench.iterations = options.iterations;
     bench.min_seconds = options.min_seconds;
     bench.max_iterations = std::max(bench.max_iterations, options.iterations);
+    if (options.peer == "mpi") { bench.peer = mpi_library_sum; }
     bench.verification = options.check ? Verification::every_iteration : Verification::none;
     return bench;
 }
@@ -92,6 +93,9 @@ void validate(const AllReduceOptions& options)
     VALIDATE(options.ranks == 0 || launch.world == 1, UsageError,
              "--ranks {} asks for threads, but {} started {} processes. leave out one of them", options.ranks,
              launch.launcher, launch.world);
+    VALIDATE(options.peer == "none" || options.ranks == 0, UsageError,
+             "--peer mpi compares with MPI, but --ranks {} asks for threads. start it with mpiexec -n {} instead",
+             options.ranks, options.ranks);
     VALIDATE(options.ranks > 0 || launch.world > 1, UsageError,
              "one rank has nothing to reduce (no launcher started several). start it with mpiexec -n 2, or say --ranks "
              "2 for threads");
@@ -132,6 +136,7 @@ ExitCode run_all_reduce(const AllReduceOptions& options, Communicator& world, co
     setting.iterations = options.iterations;
     setting.min_seconds = options.min_seconds;
     setting.check = options.check;
+    setting.peer = options.peer == "mpi" ? mpi_library() : "";
     const bool talks = world.rank() == 0;
     Log log(stderr);
     const std::string shared = oversubscription(setting);
@@ -142,7 +147,7 @@ ExitCode run_all_reduce(const AllReduceOptions& options, Communicator& world, co
     {
         results.push_back(with_context(fmt::format("all-reduce of {} bytes", bytes),
                                        [&] { return bench_all_reduce(world, bench_of(options, bytes)); }));
-        if (talks && !options.json) { print(table_row(results.back())); }
+        if (talks && !options.json) { print(table_row(setting, results.back())); }
     }
     if (talks) { print(options.json ? bench_json(setting, results) : table_end(setting, results)); }
     const bool wrong =
@@ -157,6 +162,7 @@ Command all_reduce_command(AllReduceOptions& o)
     command.summary = "time, bandwidth and exactness of sums over all ranks";
     command.run_files = RunFiles::refused;
     command.examples = {"mpiexec -n 2 plimsoll-bench allreduce --sizes 1K:64M",
+                        "mpiexec -n 2 plimsoll-bench allreduce --peer mpi     beside the MPI library's own",
                         "plimsoll-bench allreduce --ranks 2                   threads of one process",
                         "plimsoll-bench allreduce --ranks 2 --sizes 4M --dtype fp64 --min-time 2s --json"};
     command.declare = [&o](OptionSet& options)
@@ -182,6 +188,8 @@ Command all_reduce_command(AllReduceOptions& o)
             .range(0, 3600);
         options.add_count("", "warmup-iters", o.warmup, "iterations before, not counted").range(1, 1e6);
         options.add_choice("", "dtype", o.dtype, {"fp32", "fp64"}, "type of the elements");
+        options.add_choice("", "peer", o.peer, {"none", "mpi"},
+                           "measure MPI_Allreduce of the MPI library too, in turns with ours");
         options.add_flag("", "check", o.check,
                          "verify every element of every iteration (outside its time); one that is wrong: exit 1. "
                          "--no-check: do not");

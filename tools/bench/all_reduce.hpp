@@ -17,6 +17,7 @@ struct AllReduceOptions
     std::int64_t warmup = 5;
     double min_seconds = 0.2;
     std::string dtype = "fp32";  ///< fp32 | fp64
+    std::string peer = "none";   ///< none | mpi
     bool check = true;
     bool json = false;
 };

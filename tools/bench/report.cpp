@@ -87,6 +87,15 @@ Json slowest_json(const std::vector<std::int64_t>& counts)
     return {{"rank", slowest.rank}, {"share", slowest.share}, {"even", slowest.even}};
 }
 
+Json figures_json(const TimeFigures& times)
+{
+    return {{"min", times.minimum},
+            {"mean", times.mean},
+            {"p50", times.p50},
+            {"p99", std::isnan(times.p99) ? Json(nullptr) : Json(times.p99)},
+            {"max", times.maximum}};
+}
+
 Json result_json(const AllReduceResult& result)
 {
     const TimeFigures times = result.times();
@@ -94,11 +103,13 @@ Json result_json(const AllReduceResult& result)
     json["bytes"] = result.bench.bytes();
     json["count"] = result.bench.count;
     json["iterations"] = result.seconds.size();
-    json["seconds"] = {{"min", times.minimum},
-                       {"mean", times.mean},
-                       {"p50", times.p50},
-                       {"p99", std::isnan(times.p99) ? Json(nullptr) : Json(times.p99)},
-                       {"max", times.maximum}};
+    json["seconds"] = figures_json(times);
+    if (!result.peer_seconds.empty())
+    {
+        const TimeFigures peer = result.peer_times();
+        json["peer_seconds"] = figures_json(peer);
+        json["peer_factor"] = {{"min", peer.minimum / times.minimum}, {"p50", peer.p50 / times.p50}};
+    }
     json["algorithm_bandwidth"] = result.algorithm_bandwidth();
     json["bus_bandwidth"] = result.ranks > 1 ? Json(result.bus_bandwidth()) : Json(nullptr);
     json["verified_iterations"] = result.verified_iterations;
@@ -108,6 +119,22 @@ Json result_json(const AllReduceResult& result)
 }
 
 constexpr const char* columns = "{:>12}  {:>12}  {:>7}  {:>11}  {:>11}  {:>11}  {:>10}  {:>10}  {:>7}\n";
+constexpr const char* peer_columns =
+    "{:>12}  {:>7}  {:>11}  {:>11}  {:>10}  {:>11}  {:>11}  {:>10}  {:>6}  {:>6}  {:>7}\n";
+
+std::string times_text(double factor) { return fmt::format("{:.2f}", factor); }
+
+/// Ours beside the peer's.
+std::string peer_row(const AllReduceResult& result)
+{
+    const TimeFigures ours = result.times();
+    const TimeFigures theirs = result.peer_times();
+    return fmt::format(peer_columns, result.bench.bytes(), result.seconds.size(), microseconds(ours.p50),
+                       microseconds(ours.minimum), gigabytes(result.algorithm_bandwidth()), microseconds(theirs.p50),
+                       microseconds(theirs.minimum), gigabytes(static_cast<double>(result.bench.bytes()) / theirs.p50),
+                       times_text(theirs.p50 / ours.p50), times_text(theirs.minimum / ours.minimum),
+                       result.verified_iterations > 0 ? fmt::format("{}", result.wrong) : "-");
+}
 
 }  // namespace
 
@@ -124,12 +151,20 @@ std::string table_head(const BenchSetting& setting)
     text += fmt::format("# time of an iteration: its slowest rank's; {} warm-up, at least {} and {} s   {}\n",
                         setting.warmup, plural(setting.iterations, "iteration"), number_text(setting.min_seconds),
                         setting.check ? "every element of every iteration verified" : "not verified");
+    if (!setting.peer.empty())
+    {
+        text += fmt::format("# mpi: MPI_Allreduce of {} on the same buffers, in turns; x: how many times as long it takes\n",
+                            setting.peer);
+        return text + fmt::format(peer_columns, "size", "iter", "p50 us", "min us", "algbw GB/s", "mpi p50 us", "mpi min us",
+                                  "mpi GB/s", "x p50", "x min", "#wrong");
+    }
     return text + fmt::format(columns, "size", "count", "iter", "p50 us", "p99 us", "max us", "algbw GB/s",
                               "busbw GB/s", "#wrong");
 }
 
-std::string table_row(const AllReduceResult& result)
+std::string table_row(const BenchSetting& setting, const AllReduceResult& result)
 {
+    if (!setting.peer.empty()) { return peer_row(result); }
     const TimeFigures times = result.times();
     return fmt::format(columns, result.bench.bytes(), result.bench.count, result.seconds.size(),
                        microseconds(times.p50), microseconds(times.p99), microseconds(times.maximum),
@@ -163,6 +198,7 @@ std::string bench_json(const BenchSetting& setting, const std::vector<AllReduceR
     json["cadence"] = "isolated";
     json["back_end"] = setting.back_end;
     json["launcher"] = setting.launcher;
+    json["peer"] = setting.peer.empty() ? Json(nullptr) : Json(setting.peer);
     json["warmup"] = setting.warmup;
     json["bus_factor"] = all_reduce_bus_factor(static_cast<std::int64_t>(setting.places.size()));
     json["ranks"] = Json::array();

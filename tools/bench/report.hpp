@@ -26,11 +26,12 @@ struct BenchSetting
     std::int64_t iterations = 0;
     double min_seconds = 0;
     bool check = true;
+    std::string peer;  ///< "mpich 4.0.2": the library that is measured beside; empty without one
 };
 
 /// "# 2 ranks on 1 node (threads): nodeA   fp32 sum, in place, isolated   ..." and the head of the table.
 std::string table_head(const BenchSetting& setting);
-std::string table_row(const AllReduceResult& result);
+std::string table_row(const BenchSetting& setting, const AllReduceResult& result);
 /// "slowest rank: 1 on nodeA in 54 % of iterations (even)     verdict: ok".
 std::string table_end(const BenchSetting& setting, const std::vector<AllReduceResult>& results);
 

@@ -1,6 +1,7 @@
 #include "support/comm_conformance.hpp"
 
 #include "comm/delayed_communicator.hpp"
+#include "layout/collective_cost.hpp"
 #include "support/mpi_world.hpp"
 
 using namespace plimsoll;
@@ -35,4 +36,22 @@ TEST(MpiWorld, SeesTheOtherRanksOfTheMachine)
     EXPECT_GE(world.size(), 2);
     EXPECT_EQ(world.name(), "world");
     EXPECT_LE(world.scratch_bytes(), std::int64_t(64) << 20);
+}
+
+TEST(MpiWorld, KeepsAsMuchScratchAsTheMemoryPlanCounts)
+{
+    Stream stream;
+    const auto group = mpi_world().subgroup("group", all_ranks(mpi_world()));
+    const std::int64_t size = group->size();
+    std::vector<float> little(static_cast<std::size_t>(shared_least_bytes / 4 - 1), 1), much(1000000);
+    std::vector<float> all(much.size() * static_cast<std::size_t>(size));
+    group->all_reduce(view_of(little), ReduceOp::sum, stream).wait(stream);
+    group->all_gather(view_of(much), view_of(all), stream).wait(stream);
+    group->broadcast(view_of(much), 0, stream).wait(stream);
+    EXPECT_EQ(group->scratch_bytes(), 0) << "small sums and copies take none";
+    std::vector<float> part(1000), parts(static_cast<std::size_t>(1000 * size));
+    group->reduce_scatter(view_of(parts), view_of(part), stream).wait(stream);
+    EXPECT_EQ(group->scratch_bytes(), collective_scratch_bytes(size));
+    group->all_reduce(view_of(much), ReduceOp::sum, stream).wait(stream);
+    EXPECT_EQ(group->scratch_bytes(), collective_scratch_bytes(size));
 }

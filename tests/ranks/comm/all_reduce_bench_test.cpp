@@ -280,3 +280,25 @@ TEST(AllReduceBench, BandwidthIsAtTheMedianTime)
     EXPECT_DOUBLE_EQ(result.algorithm_bandwidth(), 2e9);
     EXPECT_DOUBLE_EQ(result.bus_bandwidth(), 2e9 * 4 / 3);
 }
+
+TEST(AllReduceBench, APeerIsMeasuredInTurns)
+{
+    run_ranks(2,
+              [](Communicator& world)
+              {
+                  std::int64_t calls = 0;
+                  AllReduceBench bench = short_bench(100);
+                  bench.peer = [&](BufferView data)
+                  {
+                      Stream stream;
+                      world.all_reduce(data, ReduceOp::sum, stream).synchronize();
+                      if (world.rank() == 1) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); }
+                      ++calls;
+                  };
+                  const AllReduceResult result = bench_all_reduce(world, bench);
+                  EXPECT_EQ(calls, 7) << "warm-up and iterations";
+                  ASSERT_EQ(result.peer_seconds.size(), result.seconds.size());
+                  EXPECT_GE(result.peer_times().minimum, 0.005) << "the slowest rank's, on every rank";
+                  EXPECT_EQ(result.wrong, 0);
+              });
+}

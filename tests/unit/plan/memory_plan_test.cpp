@@ -218,16 +218,17 @@ TEST(MemoryPlan, JsonHasWhatReadersNeed)
 
 TEST(MemoryPlan, MessagesNeedScratchForEveryGroupThatReducesMuch)
 {
-    // Little is at most 256 KiB over all members. dp 2 x tp 2 sums less: a block's gradients are 12 x 64 x 64 / 2 x 4 B = 96
-    // KiB, what tp sums is a micro-batch of 64 tokens x 64 x 4 B = 16 KiB.
-    StepInputs inputs = inputs_of(eight_layer_gpt2(), layout_of(2, 2, 1), 64);
+    // Little is less than 16 KiB: what tp sums is a micro-batch of 60 tokens x 64 x 4 B = 15 KiB. A block's gradients over dp are
+    // 12 x 64 x 64 / 2 x 4 B = 96 KiB.
+    StepInputs inputs = inputs_of(eight_layer_gpt2(), layout_of(1, 2, 1), 60);
     const std::int64_t threads = plan_rank_memory(inputs).start_up_bytes;
     inputs.policies.transport = Transport::messages;
     EXPECT_EQ(plan_rank_memory(inputs).start_up_bytes, threads);
+    inputs.layout = layout_of(2, 2, 1);
+    EXPECT_EQ(plan_rank_memory(inputs).step.of(MemoryUse::communication), 2 * mib);
     inputs.layout.zero_stage = 1;  // a reduce-scatter always takes scratch: two halves of 1 MiB
-    const RankMemory scattered = plan_rank_memory(inputs);
-    EXPECT_EQ(scattered.step.of(MemoryUse::communication), 2 * mib);
-    inputs.layout.micro_batch = 16;  // 256 KiB from each of two ranks of tp
+    EXPECT_EQ(plan_rank_memory(inputs).step.of(MemoryUse::communication), 2 * mib);
+    inputs.layout.micro_batch = 16;
     inputs.layout.global_batch = 32;
     EXPECT_EQ(plan_rank_memory(inputs).step.of(MemoryUse::communication), 4 * mib);
     inputs.layout = layout_of(1, 1, 1);
