@@ -16,30 +16,28 @@ namespace plimsoll::mpi
 namespace
 {
 
-/// Buffers of collective_scratch_bytes(), kept for reuse: as many as reductions were ever under way at once.
-class ScratchPool
+/// One buffer of collective_scratch_bytes(): the reductions of a group have it in turn, in the order of issue, which is the same
+/// on all members.
+class Scratch
 {
   public:
-    explicit ScratchPool(std::int64_t group_size) : buffer_bytes_(collective_scratch_bytes(group_size)) {}
-    using Buffer = std::unique_ptr<char[]>;
-    Buffer take()
+    explicit Scratch(std::int64_t group_size) : buffer_bytes_(collective_scratch_bytes(group_size)) {}
+    std::int64_t next_turn() { return turns_++; }
+    /// nullptr: others are before.
+    char* take(std::int64_t turn)
     {
-        if (free_.empty())
-        {
-            ++num_made_;
-            return std::make_unique<char[]>(static_cast<std::size_t>(buffer_bytes_));
-        }
-        Buffer buffer = std::move(free_.back());
-        free_.pop_back();
-        return buffer;
+        if (turn != served_) { return nullptr; }
+        if (!buffer_) { buffer_ = std::make_unique<char[]>(static_cast<std::size_t>(buffer_bytes_)); }
+        return buffer_.get();
     }
-    void put(Buffer buffer) { free_.push_back(std::move(buffer)); }
-    std::int64_t bytes() const { return num_made_ * buffer_bytes_; }
+    void give_back() { ++served_; }
+    std::int64_t bytes() const { return buffer_ ? buffer_bytes_ : 0; }
 
   private:
     std::int64_t buffer_bytes_;
-    std::vector<Buffer> free_;
-    std::int64_t num_made_ = 0;
+    std::unique_ptr<char[]> buffer_;
+    std::int64_t turns_ = 0;
+    std::int64_t served_ = 0;
 };
 
 /// Where an operation of a group runs.
@@ -47,7 +45,7 @@ struct Place
 {
     std::shared_ptr<Engine> engine;
     std::shared_ptr<Watchdog> watchdog;
-    std::shared_ptr<ScratchPool> scratch;
+    std::shared_ptr<Scratch> scratch;
     MPI_Comm comm = MPI_COMM_NULL;
     int rank = 0;
     int size = 1;
@@ -74,7 +72,7 @@ class Collective : public MessageOperation
     int other(int k) const { return (place_.rank + 1 + k) % place_.size; }
     void send(const void* data, std::int64_t bytes, int peer) { post_send(place_.comm, data, bytes, peer, tag_); }
     void recv(void* data, std::int64_t bytes, int peer) { post_recv(place_.comm, data, bytes, peer, tag_); }
-    ScratchPool& scratch() { return *place_.scratch; }
+    Scratch& scratch() { return *place_.scratch; }
 
   private:
     Place place_;
@@ -163,10 +161,18 @@ class ChunkedReduction : public Collective
 {
   public:
     ChunkedReduction(const Place& place, const char* what, std::int64_t which, Dtype dtype, ReduceOp op)
-        : Collective(place, what, which), dtype_(dtype), op_(op), buffer_(scratch().take())
+        : Collective(place, what, which), dtype_(dtype), op_(op), turn_(scratch().next_turn())
     {
     }
-    ~ChunkedReduction() override { scratch().put(std::move(buffer_)); }
+
+    bool advance() override
+    {
+        if (buffer_ == nullptr) { buffer_ = scratch().take(turn_); }
+        if (buffer_ == nullptr) { return false; }
+        const bool moved = Collective::advance();
+        if (is_done) { scratch().give_back(); }
+        return moved;
+    }
 
   protected:
     std::int64_t width() const { return dtype_bytes(dtype_); }
@@ -176,7 +182,7 @@ class ChunkedReduction : public Collective
     char* slot(std::int64_t chunk, int member, std::int64_t slot_elements)
     {
         const int index = (member - rank() - 1 + size()) % size();
-        return buffer_.get() + chunk % 2 * collective_half_bytes(size()) + index * slot_elements * width();
+        return buffer_ + chunk % 2 * collective_half_bytes(size()) + index * slot_elements * width();
     }
     void reduce(char* output, const char* mine, std::int64_t chunk, std::int64_t count, std::int64_t slot_elements)
     {
@@ -192,7 +198,8 @@ class ChunkedReduction : public Collective
   private:
     Dtype dtype_;
     ReduceOp op_;
-    ScratchPool::Buffer buffer_;
+    std::int64_t turn_;
+    char* buffer_ = nullptr;
     std::vector<const void*> inputs_;
 };
 
@@ -442,7 +449,7 @@ class MpiCommunicator final : public Communicator
         place_.comm = comm;
         check(MPI_Comm_rank(comm, &place_.rank), "MPI_Comm_rank");
         check(MPI_Comm_size(comm, &place_.size), "MPI_Comm_size");
-        place_.scratch = std::make_shared<ScratchPool>(place_.size);
+        place_.scratch = std::make_shared<Scratch>(place_.size);
         EXPECT(static_cast<std::size_t>(place_.size) == members_.size());
         place_.watchdog = std::make_shared<Watchdog>(place_.engine->board(), name_, members_,
                                                      members_[static_cast<std::size_t>(place_.rank)],
