@@ -147,7 +147,7 @@ class Expander
         {
             case UnitStep::gather_start:
                 unit_buffer(EventKind::alloc, u, PlanOp::gather);
-                collectives_[u] = start(PlanOp::gather, "parameters", CollectiveKind::all_gather, GroupKind::dp, bytes);
+                collectives_[u] = start(PlanOp::gather, "parameters", CollectiveKind::all_gather, GroupKind::dp, bytes, unit.layer);
                 break;
             case UnitStep::gather_wait:
                 wait(PlanOp::gather, "parameters", CollectiveKind::all_gather, GroupKind::dp, bytes, collectives_[u]);
@@ -155,7 +155,7 @@ class Expander
             case UnitStep::drop_parameters: unit_buffer(EventKind::free, u, PlanOp::gather); break;
             case UnitStep::make_gradients: unit_buffer(EventKind::alloc, u, PlanOp::reduce); break;
             case UnitStep::reduce_start:
-                if (inputs_.layout.shards() > 1) { sums_[u] = start(PlanOp::reduce, "gradients", sum, GroupKind::dp, bytes); }
+                if (inputs_.layout.shards() > 1) { sums_[u] = start(PlanOp::reduce, "gradients", sum, GroupKind::dp, bytes, unit.layer); }
                 break;
             case UnitStep::reduce_wait:
                 if (inputs_.layout.shards() > 1) { wait(PlanOp::reduce, "gradients", sum, GroupKind::dp, bytes, sums_.at(u)); }
@@ -226,7 +226,8 @@ class Expander
         emit(event);
     }
 
-    std::int64_t start(PlanOp op, const char* name, CollectiveKind kind, GroupKind group, std::int64_t bytes)
+    std::int64_t start(PlanOp op, const char* name, CollectiveKind kind, GroupKind group, std::int64_t bytes,
+                       std::int64_t layer = -1)
     {
         StepEvent event;
         event.kind = EventKind::start;
@@ -235,6 +236,7 @@ class Expander
         event.collective = kind;
         event.group = group;
         event.bytes = bytes;
+        event.layer = layer;
         event.id = next_id_++;
         emit(event);
         return event.id;

@@ -35,7 +35,7 @@ void check(const Case& c, at::ScalarType dtype)
     SCOPED_TRACE(text_of(c) + (dtype == at::kDouble ? " fp64" : " fp32"));
     const ModelSpec spec = spec_of(c.model);
     const ParityRecord& expected = one_rank(c.model, spec, dtype, parity_steps);
-    const ParallelLayout layout = parity_layout(c.dp, c.tp, c.pp, c.accumulation, c.zero);
+    const ParallelLayout layout = layout_of(c);
     ParityRecord got;
     parity_body(mpi_world(), spec, layout, dtype, parity_steps, got);
     gather_copies(got);
@@ -49,9 +49,9 @@ std::vector<Case> sampled(std::int64_t world)
 {
     if (world == 2)
     {
-        return {{"gpt2", 2, 1, 1, 3, 1}, {"gpt2", 1, 2, 1, 1, 0}, {"gpt2", 1, 1, 2, 3, 0}, {"llama-tied", 1, 1, 2, 1, 0}};
+        return {{"gpt2", 2, 1, 1, 3, 3}, {"gpt2", 1, 2, 1, 1, 0}, {"gpt2", 1, 1, 2, 3, 0}, {"llama-tied", 2, 1, 1, 1, 1}};
     }
-    return {{"gpt2", 2, 2, 1, 1, 1}, {"gpt2", 1, 2, 2, 3, 0}, {"qwen3", 1, 4, 1, 1, 0}};
+    return {{"gpt2", 2, 2, 1, 1, 2}, {"gpt2", 1, 2, 2, 3, 0}, {"llama-tied", 4, 1, 1, 1, 3, 2}, {"qwen3", 1, 4, 1, 1, 0}};
 }
 
 }  // namespace

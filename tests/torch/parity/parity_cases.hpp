@@ -22,6 +22,13 @@ inline std::string text_of(const Case& c)
                        c.zero, c.dp_shard);
 }
 
+inline ParallelLayout layout_of(const Case& c)
+{
+    ParallelLayout layout = parity_layout(c.dp, c.tp, c.pp, c.accumulation, c.zero);
+    layout.dp_shard = c.dp_shard;
+    return layout;
+}
+
 inline ModelSpec spec_of(const std::string& name)
 {
     if (name == "gpt2") { return parity_gpt2(); }
@@ -60,8 +67,7 @@ inline void check_layout(const Case& c, at::ScalarType dtype, Waiting waiting, s
     SCOPED_TRACE(text_of(c) + (dtype == at::kDouble ? " fp64" : " fp32") + (waiting == Waiting::delayed ? " delayed" : ""));
     const ModelSpec spec = spec_of(c.model);
     const ParityRecord& expected = one_rank(c.model, spec, dtype, steps);
-    ParallelLayout layout = parity_layout(c.dp, c.tp, c.pp, c.accumulation, c.zero);
-    layout.dp_shard = c.dp_shard;
+    const ParallelLayout layout = layout_of(c);
     ASSERT_TRUE(validate(layout, spec, layout.world()).empty());
     ParityRecord got;
     run_ranks(layout.world(),

@@ -235,6 +235,42 @@ TEST(MemoryPlan, MessagesNeedScratchForEveryGroupThatReducesMuch)
     EXPECT_EQ(plan_rank_memory(inputs).step.of(MemoryUse::communication), 0);
 }
 
+TEST(MemoryPlan, EachZeroStageNeedsLessByWhatItShards)
+{
+    const ModelSpec model = eight_layer_gpt2();
+    StepInputs inputs = inputs_of(model, layout_of(4, 1, 1, 0, 1, 3), 16);
+    inputs.layout.bucket_bytes = 0;
+    inputs.layout.resident_bytes = 0;
+    const std::int64_t unit_bytes = make_flat_layout(model, inputs.layout, inputs.coordinate, 4).num_elements() * 4;
+    std::vector<RankMemory> stages;
+    for (int zero = 0; zero <= 3; ++zero)
+    {
+        inputs.layout.zero_stage = zero;
+        stages.push_back(plan_rank_memory(inputs));
+    }
+    const std::int64_t three_quarters = unit_bytes / 4 * 3;
+    EXPECT_EQ(stages[0].start_up_bytes - stages[1].start_up_bytes, 2 * three_quarters);  // moments
+    EXPECT_EQ(stages[1].start_up_bytes - stages[2].start_up_bytes, three_quarters);      // gradients
+    EXPECT_EQ(stages[2].start_up_bytes - stages[3].start_up_bytes, three_quarters);      // parameters
+    // The peaks, less by that but for the units that are there for a while: two of gradients, two of parameters at most.
+    std::int64_t largest = 0;
+    for (const FlatUnit& unit : make_flat_layout(model, inputs.layout, inputs.coordinate, 4).units)
+    {
+        largest = std::max(largest, unit.num_elements * 4);
+    }
+    for (const std::size_t zero : {std::size_t{2}, std::size_t{3}})
+    {
+        const std::int64_t less = stages[zero - 1].step.bytes - stages[zero].step.bytes;
+        EXPECT_GE(less, three_quarters - 2 * largest);
+        EXPECT_LE(less, three_quarters);
+        EXPECT_GT(less, 0);
+    }
+    // Replicas: a shard of a half instead of a quarter, of four states; units end at multiples of other numbers.
+    inputs.layout.dp_shard = 2;
+    EXPECT_NEAR(static_cast<double>(plan_rank_memory(inputs).start_up_bytes - stages[3].start_up_bytes),
+                static_cast<double>(unit_bytes), 0.01 * static_cast<double>(unit_bytes));
+}
+
 TEST(MemoryPlan, TheEndsAndTheSecondStageDecide)
 {
     for (const ModelSpec& model : {eight_layer_gpt2(), eight_layer_qwen3()})

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <tuple>
@@ -233,6 +234,54 @@ TEST(StepProgram, ZeroOneScattersGradientsAndGathersParameters)
     EXPECT_EQ(bytes_of(1, CollectiveKind::all_reduce), 0);
     EXPECT_EQ(bytes_of(1, CollectiveKind::reduce_scatter), all);
     EXPECT_EQ(bytes_of(1, CollectiveKind::all_gather), all);
+}
+
+TEST(StepProgram, GradientsOfALayerAreReducedWhileTheBackwardOfTheNextRuns)
+{
+    for (const int zero : {0, 1, 2, 3})
+    {
+        StepInputs inputs = inputs_of(eight_layer_gpt2(), layout_of(2, 1, 1, zero, 1, 2), 16);
+        inputs.layout.bucket_bytes = 0;
+        const std::vector<StepEvent> events = make_step_program(inputs).step;
+        const auto begin_of = [&](EventKind kind, PlanOp op, std::int64_t layer, const std::string& name)
+        {
+            // The last one: that of the last micro-batch.
+            std::ptrdiff_t found = -1;
+            for (std::size_t i = 0; i < events.size(); ++i)
+            {
+                const bool same = events[i].kind == kind && events[i].op == op && events[i].layer == layer && events[i].name == name;
+                if (same) { found = static_cast<std::ptrdiff_t>(i); }
+            }
+            EXPECT_GE(found, 0) << name << " of layer " << layer;
+            return found;
+        };
+        for (std::int64_t layer = 1; layer < 8; ++layer)
+        {
+            const auto sum = begin_of(EventKind::start, PlanOp::reduce, layer, "gradients");
+            EXPECT_GT(sum, begin_of(EventKind::compute, PlanOp::attention, layer, "backward weight"));
+            EXPECT_LT(sum, begin_of(EventKind::compute, PlanOp::mlp, layer - 1, "backward input"));
+            const std::int64_t id = events[static_cast<std::size_t>(sum)].id;
+            const auto end = std::find_if(events.begin(), events.end(), [&](const StepEvent& event)
+                                          { return event.kind == EventKind::wait && event.id == id; });
+            EXPECT_GT(end - events.begin(), begin_of(EventKind::compute, PlanOp::attention, layer - 1, "backward weight"));
+        }
+    }
+}
+
+TEST(StepProgram, TheNextLayerIsGatheredWhileOneComputes)
+{
+    StepInputs inputs = inputs_of(eight_layer_gpt2(), layout_of(2, 1, 1, 3), 16);
+    inputs.layout.resident_bytes = 0;
+    const std::vector<StepEvent> events = make_step_program(inputs).step;
+    const auto first = [&](EventKind kind, PlanOp op, std::int64_t layer)
+    {
+        return std::find_if(events.begin(), events.end(), [&](const StepEvent& event)
+                            { return event.kind == kind && event.op == op && event.layer == layer; });
+    };
+    for (std::int64_t layer = 1; layer < 8; ++layer)
+    {
+        EXPECT_LT(first(EventKind::start, PlanOp::gather, layer), first(EventKind::compute, PlanOp::attention, layer - 1));
+    }
 }
 
 TEST(StepProgram, ProductsAddUpToTheModelsArithmetic)
