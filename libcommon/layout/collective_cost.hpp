@@ -1,10 +1,31 @@
 #pragma once
-/// What collectives cost: a bound of their own memory.
+/// What collectives cost: bytes sent, and a bound of their own memory.
 
 #include <cstdint>
 
 namespace plimsoll
 {
+
+enum class SentBy : std::uint8_t { all_reduce, reduce_scatter, all_gather, send, recv };
+
+/// Bytes that a rank sends, as every bandwidth-optimal algorithm does. `bytes` is the larger buffer of the call: all that is reduced
+/// (all_reduce, reduce_scatter), all that is received (all_gather), the message.
+///
+///     all_reduce            2 n (g - 1) / g       its part of the input to each other, then its part of the result
+///     reduce_scatter          n (g - 1) / g
+///     all_gather              n (g - 1) / g
+constexpr std::int64_t sent_bytes(SentBy kind, std::int64_t bytes, std::int64_t group_size)
+{
+    switch (kind)
+    {
+        case SentBy::all_reduce: return 2 * bytes * (group_size - 1) / group_size;
+        case SentBy::reduce_scatter:
+        case SentBy::all_gather: return bytes * (group_size - 1) / group_size;
+        case SentBy::send: return bytes;
+        case SentBy::recv: break;
+    }
+    return 0;
+}
 
 /// Bytes of one half of what a communicator keeps to receive parts from others while it sums the parts before.
 constexpr std::int64_t collective_chunk_bytes = std::int64_t{1} << 20;

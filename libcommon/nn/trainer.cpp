@@ -83,7 +83,7 @@ nlohmann::ordered_json peak_by_category(const MemoryTracker& memory, std::int64_
 Trainer::Trainer(const TrainSetup& setup, Communicator& world, RunDirectory* directory, Log& log, int threads)
     : setup_(setup), world_(world), directory_(directory), log_(log), threads_(threads), memory_(install_cpu_allocator()),
       table_(directory != nullptr ? stderr : nullptr, kind_of(stderr)),
-      groups_(make_rank_groups(world, setup.layout, setup.model.kv_heads))
+      groups_(make_rank_groups(world, setup.layout, setup.model.kv_heads)), meters_(groups_)
 {
     if (directory_ != nullptr)
     {
@@ -234,6 +234,7 @@ void Trainer::one_step(const StopSignals& signals)
     const double begin = now_seconds();
     memory_.reset_peak();
     world_.activity().set_step(state_.step + 1);
+    meters_.take();  // what came between steps
     const StepResult result = stepper_->run(state_.step + 1, state_.consumed_samples, adam_step_ + 1,
                                             {[&] { return signals.requested(); }, begin - started_});
     ++state_.step;
@@ -280,6 +281,16 @@ void Trainer::log_step(const StepResult& result, double seconds)
                    {"backward", result.times.backward},
                    {"reduce", result.times.reduce},
                    {"optimizer", result.times.optimizer}};
+    nlohmann::ordered_json groups = nlohmann::ordered_json::object();
+    double communication = 0, bubble = 0;
+    for (const auto& [name, meter] : meters_.take())
+    {
+        groups[name] = {{"calls", meter.calls}, {"sent_bytes", meter.bytes}, {"waited_seconds", meter.waited_seconds}};
+        (name == "pp" ? bubble : communication) += meter.waited_seconds;
+    }
+    // A stage waits for its neighbours where the pipeline has a bubble; the messages themselves are little.
+    row["time_split"] = {{"compute", seconds - communication - bubble}, {"communication", communication}, {"bubble", bubble}};
+    row["communication"] = std::move(groups);
     write_metrics(std::move(row));
 }
 

@@ -9,6 +9,7 @@
 #include "base/log.hpp"
 #include "base/progress.hpp"
 #include "base/signals.hpp"
+#include "comm/metered_communicator.hpp"
 #include "nn/evaluator.hpp"
 #include "nn/train_setup.hpp"
 #include "nn/train_state.hpp"
@@ -83,6 +84,7 @@ class Trainer
     TrainingTable table_;
     std::unique_ptr<MetricsWriter> metrics_;
     RankGroups groups_;
+    CommunicationMeters meters_;
     std::unique_ptr<ShardedParams> params_;
     std::unique_ptr<Model> model_;
     std::unique_ptr<TrainStep> stepper_;

@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "layout/collective_cost.hpp"
+#include "plan/communication_plan.hpp"
 #include "plan/op_scripts.hpp"
 #include "plan/unit_order.hpp"
 
@@ -438,23 +439,6 @@ void emit_buffer(const EventSink& sink, MemoryUse category, const char* name, st
     event.layer = layer;
     event.bytes = bytes;
     if (bytes > 0) { sink(event); }
-}
-
-std::int64_t group_size(const StepInputs& inputs, GroupKind group)
-{
-    const ParallelLayout& layout = inputs.layout;
-    switch (group)
-    {
-        case GroupKind::world: return layout.world();
-        case GroupKind::dp: return layout.shards();
-        case GroupKind::replicas: return layout.replicas();
-        case GroupKind::tp: return layout.tp;
-        case GroupKind::pp: return layout.pp;
-        case GroupKind::kv: return std::max<std::int64_t>(1, layout.tp / inputs.model.kv_heads);
-        case GroupKind::embedding: return inputs.model.tied && layout.pp > 1 ? 2 : 1;
-        case GroupKind::none: break;
-    }
-    return 1;
 }
 
 }  // namespace

@@ -39,6 +39,11 @@ def test_a_layout_has_the_losses_of_reference(tools, make_run, reference, ranks,
     close(losses(root), losses(reference))
     close(val_losses(root), val_losses(reference))
     assert status(root)["state"] == "done"
+    for row in (row for row in metrics(root) if "loss" in row):
+        assert sum(row["time_split"].values()) == pytest.approx(row["seconds"])
+        assert all(value >= 0 for value in row["time_split"].values())
+        assert row["communication"]["world"]["calls"] == 1, "what all agree on"
+        assert {name for name, group in row["communication"].items() if group["sent_bytes"] > 0} >= {"world"}
 
 
 def test_a_checkpoint_goes_on_in_any_layout(tools, run, make_run, reference):

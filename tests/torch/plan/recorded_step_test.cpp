@@ -8,10 +8,12 @@
 #include <mutex>
 #include <thread>
 
+#include "comm/metered_communicator.hpp"
 #include "comm/thread_communicator.hpp"
 #include "engine/recorder.hpp"
 #include "engine/recording_communicator.hpp"
 #include "nn/ops/tensor_view.hpp"
+#include "plan/communication_plan.hpp"
 #include "plan/memory_plan.hpp"
 #include "torch/model/small_run.hpp"
 
@@ -51,6 +53,7 @@ struct Recorded
     std::int64_t before = 0;  ///< bytes in use when the step began
     std::int64_t after = 0;
     std::int64_t peak = 0;
+    std::map<std::string, CommunicationMeter> sent;
     std::array<std::int64_t, num_memory_tags> at_peak{};
 };
 
@@ -84,6 +87,7 @@ Recorded record_rank(Communicator& world, const StepInputs& inputs)
     StepRecorder recorder;
     RankMemoryScope memory;
     RankGroups groups = make_rank_groups(world, inputs.layout, inputs.model.kv_heads);
+    CommunicationMeters meters(groups);
     record_collectives(groups);
     const at::ScalarType dtype = inputs.policies.dtype == Dtype::f64 ? at::kDouble : at::kFloat;
     ShardedParams params(inputs.model, inputs.layout, groups.coordinate, dtype, memory.tracker());
@@ -106,10 +110,12 @@ Recorded record_rank(Communicator& world, const StepInputs& inputs)
     Recorded recorded;
     recorded.before = memory.tracker().current();
     memory.tracker().reset_peak();
+    meters.take();
     {
         const ScopedRecording recording(recorder);
         run(2);
     }
+    recorded.sent = meters.take();
     recorded.after = memory.tracker().current();
     recorded.peak = memory.tracker().peak();
     for (int tag = 0; tag < num_memory_tags; ++tag)
@@ -213,6 +219,19 @@ void check_peak(const StepInputs& inputs, const Recorded& recorded)
     }
 }
 
+void check_sent(const StepInputs& inputs, const Recorded& recorded)
+{
+    const auto planned = plan_communication(inputs);
+    for (const auto& [name, meter] : recorded.sent)
+    {
+        const auto found = planned.find(name);
+        const PlannedCommunication expected = found != planned.end() ? found->second : PlannedCommunication();
+        EXPECT_EQ(meter.calls, expected.calls) << name;
+        EXPECT_EQ(meter.bytes, expected.bytes) << name;
+    }
+    for (const auto& [name, expected] : planned) { EXPECT_EQ(recorded.sent.count(name), 1U) << name; }
+}
+
 void check_layout(StepInputs inputs)
 {
     std::mutex mutex;  // expectations of one rank at a time
@@ -230,6 +249,7 @@ void check_layout(StepInputs inputs)
                   EXPECT_EQ(workspace_fault(program.step, recorded.step), "");
                   EXPECT_EQ(workspace_fault(program.validation, recorded.validation), "");
                   check_peak(mine, recorded);
+                  check_sent(mine, recorded);
               });
 }
 

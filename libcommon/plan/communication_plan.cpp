@@ -1,0 +1,60 @@
+#include "plan/communication_plan.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "layout/collective_cost.hpp"
+
+namespace plimsoll
+{
+namespace
+{
+
+SentBy sent_by(CollectiveKind kind)
+{
+    switch (kind)
+    {
+        case CollectiveKind::all_reduce: return SentBy::all_reduce;
+        case CollectiveKind::reduce_scatter: return SentBy::reduce_scatter;
+        case CollectiveKind::all_gather: return SentBy::all_gather;
+        case CollectiveKind::send: return SentBy::send;
+        case CollectiveKind::recv: return SentBy::recv;
+        case CollectiveKind::none: break;
+    }
+    throw InternalError("an event that starts nothing");
+}
+
+}  // namespace
+
+std::int64_t group_size(const StepInputs& inputs, GroupKind group)
+{
+    const ParallelLayout& layout = inputs.layout;
+    switch (group)
+    {
+        case GroupKind::world: return layout.world();
+        case GroupKind::dp: return layout.shards();
+        case GroupKind::replicas: return layout.replicas();
+        case GroupKind::tp: return layout.tp;
+        case GroupKind::pp: return layout.pp;
+        case GroupKind::kv: return std::max<std::int64_t>(1, layout.tp / inputs.model.kv_heads);
+        case GroupKind::embedding: return inputs.model.tied && layout.pp > 1 ? 2 : 1;
+        case GroupKind::none: break;
+    }
+    return 1;
+}
+
+std::map<std::string, PlannedCommunication> plan_communication(const StepInputs& inputs)
+{
+    std::map<std::string, PlannedCommunication> groups;
+    const EventSink add = [&](const StepEvent& event)
+    {
+        if (event.kind != EventKind::start) { return; }
+        PlannedCommunication& group = groups[group_kind_name(event.group)];
+        ++group.calls;
+        group.bytes += sent_bytes(sent_by(event.collective), event.bytes, group_size(inputs, event.group));
+    };
+    RankProgram(inputs).step(step_schedule(inputs.layout, Repeats::all), add);
+    return groups;
+}
+
+}  // namespace plimsoll
