@@ -3,6 +3,9 @@
 
     train_speed.py [BIN_DIR] [--threads 2] [--seq-len 256] [--batch 4] [--steps 6] [--rounds 3]      one process, eager
     train_speed.py [BIN_DIR] --ranks 2 --threads 1 [--zero 1]                     dp over MPI, and DDP over Gloo
+    train_speed.py [BIN_DIR] --ranks 2 --threads 1 --zero 3 --peer fsdp           and FSDP2 over Gloo, a unit for each block
+
+Both reduce buckets of 25 MiB unless --bucket says otherwise (FSDP2 knows its units only).
 
 --batch is of all ranks together.
 
@@ -30,6 +33,7 @@ import sys, time, resource
 start = float(sys.argv[1])
 threads, length, batch, steps = map(int, sys.argv[2:6])
 rank, ranks, port = map(int, sys.argv[6:9])
+peer, bucket_mib = sys.argv[9], float(sys.argv[10])
 batch //= ranks
 import torch
 from torch import nn
@@ -69,7 +73,15 @@ model = Model()
 if ranks > 1:
     import torch.distributed as dist
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=ranks)
-    model = nn.parallel.DistributedDataParallel(model)
+    if peer == "fsdp":
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+        mesh = init_device_mesh("cpu", (ranks,))
+        for block in model.blocks:
+            fully_shard(block, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+    else:
+        model = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=bucket_mib, gradient_as_bucket_view=True)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
 data = torch.randint(257, (steps, batch, length + 1))
 times = []
@@ -99,7 +111,8 @@ def free_port():
 def run_peer(args):
     start, port = time.time(), free_port()
     processes = [subprocess.Popen([sys.executable, "-c", PEER, str(start), str(args.threads), str(args.seq_len),
-                                   str(args.batch), str(args.steps), str(rank), str(args.ranks), str(port)],
+                                   str(args.batch), str(args.steps), str(rank), str(args.ranks), str(port), args.peer,
+                                   str(args.bucket)],
                                   stdout=subprocess.PIPE, text=True) for rank in range(args.ranks)]
     ends = [process.communicate()[0] for process in processes]
     if any(process.returncode for process in processes):
@@ -128,7 +141,8 @@ def run_plimsoll(args, folder):
                "--data.shards", str(folder / "tokens" / "*.h5"), "--seq-len", str(args.seq_len),
                "--micro-batch", str(args.batch // args.ranks), "--global-batch", str(args.batch), "--steps", str(args.steps + 1000),
                "--lr", "1e-4", "--schedule", "constant", "--run.dir", str(folder / "run"), "--run.threads", str(args.threads),
-               "--run.log-every", "1", "--dp", str(args.ranks), "--zero", str(args.zero)]
+               "--run.log-every", "1", "--dp", str(args.ranks), "--zero", str(args.zero),
+               "--layout.bucket", f"{args.bucket}MiB"]
     if args.ranks > 1:
         command = ["mpiexec", "-n", str(args.ranks), *command]
     start = time.time()
@@ -163,6 +177,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--zero", type=int, default=1)
+    parser.add_argument("--peer", choices=["ddp", "fsdp"], default="ddp")
+    parser.add_argument("--bucket", type=int, default=25, help="MiB")
     args = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = str(args.threads)
     with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DIR")) as name:
@@ -181,7 +197,7 @@ def main():
     flops = 6 * (12 * 12 * 768**2 + VOCAB * 768) + 12 * 12 * 768 * args.seq_len
     print(f"GPT-2 124M, fp32, {args.ranks} ranks, {args.threads} threads each, batch {args.batch} x {args.seq_len}, best of {args.rounds}")
     print(f"{'':14}{'tok/s':>9}{'GFLOP/s':>9}{'RSS MiB':>9}{'start s':>9}")
-    peer_name = "torch eager" if args.ranks == 1 else "torch ddp"
+    peer_name = "torch eager" if args.ranks == 1 else f"torch {args.peer}"
     figures = {}
     for label, runs in ((peer_name, peers), ("plimsoll", ours)):
         rate = tokens / min(r["step"] for r in runs)
