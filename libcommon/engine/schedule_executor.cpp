@@ -25,21 +25,14 @@ const std::function<void(const Action&)>& callback_for(const ScheduleCallbacks& 
 
 }  // namespace
 
-std::string describe(const Action& action)
-{
-    std::string text = fmt::format("{} of micro-batch {}", action_kind_name(action.kind), action.micro_batch);
-    if (action.chunk != 0) { text += fmt::format(" chunk {}", action.chunk); }
-    return text;
-}
-
 void run_schedule(const PipelineSchedule& schedule, std::int64_t stage, const ScheduleCallbacks& callbacks)
 {
     EXPECT(stage >= 0 && stage < static_cast<std::int64_t>(schedule.stages.size()));
     for (const Action& action : schedule.stages[static_cast<std::size_t>(stage)])
     {
         const auto& callback = callback_for(callbacks, action.kind);
-        if (!callback) { throw InternalError(fmt::format("no callback for {}", describe(action))); }
-        with_context("in " + describe(action), [&] { callback(action); });
+        if (!callback) { throw InternalError(fmt::format("no callback for {}", action_text(action))); }
+        with_context("in " + action_text(action), [&] { callback(action); });
         if (callbacks.after_action) { callbacks.after_action(action); }
     }
 }

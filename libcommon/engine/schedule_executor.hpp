@@ -32,7 +32,4 @@ struct ScheduleCallbacks
 /// ("in backward_input of micro-batch 3").
 void run_schedule(const PipelineSchedule& schedule, std::int64_t stage, const ScheduleCallbacks& callbacks);
 
-/// "backward_input of micro-batch 3", for messages and traces.
-std::string describe(const Action& action);
-
 }  // namespace plimsoll

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "layout/flat_layout.hpp"
-#include "layout/pipeline_schedule.hpp"
+#include "layout/schedule_generators.hpp"
 #include "plan/activation_table.hpp"
 
 namespace plimsoll

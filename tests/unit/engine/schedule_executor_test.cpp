@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "layout/schedule_generators.hpp"
 
 using namespace plimsoll;
 

@@ -2,9 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <string>
-
 #include "base/error.hpp"
 
 namespace plimsoll
@@ -12,241 +9,63 @@ namespace plimsoll
 namespace
 {
 
-using Faults = std::vector<std::string>;
-using Kind = ActionKind;
-
-/// One-forward-one-backward over `num_stages` stages, with B and W apart.
-PipelineSchedule one_forward_one_backward(std::int64_t num_stages, std::int64_t num_micro_batches)
+TEST(ChunkPlacement, WorkedExample)
 {
-    PipelineSchedule schedule;
-    schedule.num_micro_batches = num_micro_batches;
-    for (std::int64_t stage = 0; stage < num_stages; ++stage)
+    const std::int64_t round_robin[3][2] = {{0, 3}, {1, 4}, {2, 5}};
+    const std::int64_t v_shape[3][2] = {{0, 5}, {1, 4}, {2, 3}};
+    for (std::int64_t stage = 0; stage < 3; ++stage)
     {
-        std::vector<Action> actions;
-        const auto forward = [&](std::int64_t m)
+        for (std::int64_t chunk = 0; chunk < 2; ++chunk)
         {
-            if (stage > 0) { actions.push_back({Kind::recv_activation, m, 0}); }
-            actions.push_back({Kind::forward, m, 0});
-            if (stage + 1 < num_stages) { actions.push_back({Kind::send_activation, m, 0}); }
-        };
-        const auto backward = [&](std::int64_t m)
-        {
-            if (stage + 1 < num_stages) { actions.push_back({Kind::recv_gradient, m, 0}); }
-            actions.push_back({Kind::backward_input, m, 0});
-            if (stage > 0) { actions.push_back({Kind::send_gradient, m, 0}); }
-            actions.push_back({Kind::backward_weight, m, 0});
-        };
-        const std::int64_t warm_up = std::min(num_stages - stage, num_micro_batches);
-        for (std::int64_t m = 0; m < warm_up; ++m) { forward(m); }
-        for (std::int64_t m = 0; m < num_micro_batches; ++m)
-        {
-            backward(m);
-            if (m + warm_up < num_micro_batches) { forward(m + warm_up); }
+            EXPECT_EQ(virtual_stage(ChunkPlacement::round_robin, 3, stage, chunk), round_robin[stage][chunk]);
+            EXPECT_EQ(virtual_stage(ChunkPlacement::v_shape, 3, stage, chunk), v_shape[stage][chunk]);
         }
-        schedule.stages.push_back(actions);
-    }
-    return schedule;
-}
-
-/// Two stages of two chunks, one micro-batch: virtual stages 0 1 2 3 on stages 0 1 0 1.
-PipelineSchedule two_chunks()
-{
-    PipelineSchedule schedule;
-    schedule.num_micro_batches = 1;
-    schedule.stages = {
-        {{Kind::forward, 0, 0}, {Kind::send_activation, 0, 0}, {Kind::recv_activation, 0, 1}, {Kind::forward, 0, 1},
-         {Kind::send_activation, 0, 1}, {Kind::recv_gradient, 0, 1}, {Kind::backward, 0, 1}, {Kind::send_gradient, 0, 1},
-         {Kind::recv_gradient, 0, 0}, {Kind::backward, 0, 0}},
-        {{Kind::recv_activation, 0, 0}, {Kind::forward, 0, 0}, {Kind::send_activation, 0, 0}, {Kind::recv_activation, 0, 1},
-         {Kind::forward, 0, 1}, {Kind::backward, 0, 1}, {Kind::send_gradient, 0, 1}, {Kind::recv_gradient, 0, 0},
-         {Kind::backward, 0, 0}, {Kind::send_gradient, 0, 0}},
-    };
-    return schedule;
-}
-
-std::size_t place(const std::vector<Action>& actions, const Action& action)
-{
-    const auto it = std::find(actions.begin(), actions.end(), action);
-    EXPECT_NE(it, actions.end());
-    return static_cast<std::size_t>(it - actions.begin());
-}
-
-void erase(std::vector<Action>& actions, const Action& action)
-{
-    actions.erase(actions.begin() + static_cast<std::ptrdiff_t>(place(actions, action)));
-}
-
-TEST(SingleStageSchedule, AlternatesForwardAndBackward)
-{
-    const PipelineSchedule schedule = make_single_stage_schedule(2);
-    ASSERT_EQ(schedule.stages.size(), 1U);
-    EXPECT_EQ(schedule.stages[0], (std::vector<Action>{{Kind::forward, 0, 0}, {Kind::backward, 0, 0}, {Kind::forward, 1, 0},
-                                                       {Kind::backward, 1, 0}}));
-    EXPECT_THROW(make_single_stage_schedule(0), InternalError);
-}
-
-TEST(SingleStageSchedule, IsSoundWithOneInFlight)
-{
-    for (const std::int64_t num : {1, 2, 7, 4096})
-    {
-        const PipelineSchedule schedule = make_single_stage_schedule(num);
-        EXPECT_EQ(verify_schedule(schedule), Faults{});
-        EXPECT_EQ(max_in_flight(schedule, 0), 1);
     }
 }
 
-TEST(OneForwardOneBackward, IsSoundAndBoundedForEveryShape)
+TEST(ChunkPlacement, PlaceIsTheInverse)
 {
-    for (std::int64_t stages = 1; stages <= 8; ++stages)
+    for (const ChunkPlacement placement : {ChunkPlacement::round_robin, ChunkPlacement::v_shape})
     {
-        for (const std::int64_t micro_batches : {1, 2, 3, 8, 9})
+        for (std::int64_t stages = 1; stages <= 8; ++stages)
         {
-            const PipelineSchedule schedule = make_1f1b_schedule(stages, micro_batches);
-            EXPECT_EQ(verify_schedule(schedule), Faults{}) << stages << " stages, " << micro_batches << " micro-batches";
-            for (std::int64_t stage = 0; stage < stages; ++stage)
+            for (std::int64_t v = 0; v < 2 * stages; ++v)
             {
-                EXPECT_EQ(max_in_flight(schedule, stage), std::min(stages - stage, micro_batches));
+                const ChunkPlace place = chunk_place(placement, stages, v);
+                EXPECT_GE(place.stage, 0);
+                EXPECT_LT(place.stage, stages);
+                EXPECT_EQ(virtual_stage(placement, stages, place.stage, place.chunk), v);
             }
         }
     }
 }
 
-TEST(OneForwardOneBackward, FirstOfTwoStagesByHand)
+TEST(PipelineMessage, BothEndsNameTheSameMessage)
 {
-    const std::vector<Action> expected = {
-        {Kind::forward, 0, 0},  {Kind::send_activation, 0, 0}, {Kind::forward, 1, 0},       {Kind::send_activation, 1, 0},
-        {Kind::recv_gradient, 0, 0}, {Kind::backward, 0, 0},   {Kind::recv_gradient, 1, 0}, {Kind::backward, 1, 0}};
-    EXPECT_EQ(make_1f1b_schedule(2, 2).stages[0], expected);
+    PipelineSchedule schedule;
+    schedule.stages.resize(3);
+    schedule.num_chunks = 2;
+    schedule.placement = ChunkPlacement::v_shape;
+    // Chunk 1 comes back up: its activation goes from stage 2 to stage 1, its gradient down.
+    const PipelineMessage up = message_of(schedule, 2, {ActionKind::send_activation, 5, 1});
+    EXPECT_EQ(up, message_of(schedule, 1, {ActionKind::recv_activation, 5, 1}));
+    EXPECT_EQ(up.from, 2);
+    EXPECT_EQ(up.to, 1);
+    EXPECT_EQ(up.sender, 3);
+    const PipelineMessage down = message_of(schedule, 1, {ActionKind::send_gradient, 5, 1});
+    EXPECT_EQ(down, message_of(schedule, 2, {ActionKind::recv_gradient, 5, 1}));
+    EXPECT_EQ(down.from, 1);
+    EXPECT_EQ(down.to, 2);
+    schedule.placement = ChunkPlacement::round_robin;
+    EXPECT_EQ(message_of(schedule, 2, {ActionKind::send_activation, 0, 0}),
+              message_of(schedule, 0, {ActionKind::recv_activation, 0, 1}));
+    EXPECT_THROW(message_of(schedule, 0, {ActionKind::forward, 0, 0}), InternalError);
 }
 
-TEST(VerifySchedule, EmptySchedulesAreRefused)
+TEST(ActionText, NamesTheChunkFromTheSecondOn)
 {
-    EXPECT_EQ(verify_schedule(PipelineSchedule{}),
-              Faults{"schedule has 0 stages and 1 micro-batches (both must be at least 1)"});
-    PipelineSchedule none = make_single_stage_schedule(1);
-    none.num_micro_batches = 0;
-    EXPECT_EQ(verify_schedule(none), Faults{"schedule has 1 stages and 0 micro-batches (both must be at least 1)"});
-}
-
-TEST(VerifySchedule, OneForwardOneBackwardIsSound)
-{
-    for (const std::int64_t stages : {1, 2, 3, 8})
-    {
-        for (const std::int64_t micro_batches : {1, 2, 5, 16})
-        {
-            const PipelineSchedule schedule = one_forward_one_backward(stages, micro_batches);
-            EXPECT_EQ(verify_schedule(schedule), Faults{}) << stages << " " << micro_batches;
-            for (std::int64_t stage = 0; stage < stages; ++stage)
-            {
-                EXPECT_EQ(max_in_flight(schedule, stage), std::min(stages - stage, micro_batches));
-            }
-        }
-    }
-}
-
-TEST(VerifySchedule, ChunksOfOneStageArePlaces)
-{
-    EXPECT_EQ(verify_schedule(two_chunks()), Faults{});
-    EXPECT_EQ(max_in_flight(two_chunks(), 0), 2);
-    EXPECT_THROW(max_in_flight(two_chunks(), 2), InternalError);
-}
-
-TEST(VerifySchedule, UnknownMicroBatchesAreNamed)
-{
-    PipelineSchedule schedule = make_single_stage_schedule(1);
-    schedule.stages[0][1].micro_batch = 3;
-    EXPECT_EQ(verify_schedule(schedule), Faults{"stage 0: backward of micro-batch 3 does not exist (1 micro-batches)"});
-    schedule.stages[0][1] = {Kind::backward, 0, -1};
-    EXPECT_EQ(verify_schedule(schedule), Faults{"stage 0: backward of micro-batch 0 chunk -1 does not exist (1 micro-batches)"});
-}
-
-TEST(VerifySchedule, MissingAndRepeatedWorkIsNamed)
-{
-    PipelineSchedule schedule = make_single_stage_schedule(2);
-    schedule.stages[0].pop_back();
-    EXPECT_EQ(verify_schedule(schedule), (Faults{"stage 0: backward_input of micro-batch 1 is missing",
-                                                 "stage 0: backward_weight of micro-batch 1 is missing"}));
-    schedule = make_single_stage_schedule(2);
-    schedule.stages[0].push_back({Kind::backward, 0, 0});
-    EXPECT_EQ(verify_schedule(schedule), Faults{"stage 0: backward of micro-batch 0 stands 2 times"});
-    schedule = make_single_stage_schedule(1);
-    schedule.stages[0].push_back({Kind::backward_weight, 0, 0});
-    EXPECT_EQ(verify_schedule(schedule), Faults{"stage 0: backward_weight of micro-batch 0 stands beside its backward"});
-}
-
-TEST(VerifySchedule, WrongOrderIsNamed)
-{
-    PipelineSchedule schedule = make_single_stage_schedule(1);
-    std::swap(schedule.stages[0][0], schedule.stages[0][1]);
-    EXPECT_EQ(verify_schedule(schedule), Faults{"stage 0: backward of micro-batch 0 stands before forward of micro-batch 0"});
-    schedule = one_forward_one_backward(1, 1);
-    std::swap(schedule.stages[0][1], schedule.stages[0][2]);
-    EXPECT_EQ(verify_schedule(schedule),
-              Faults{"stage 0: backward_weight of micro-batch 0 stands before backward_input of micro-batch 0"});
-    schedule = one_forward_one_backward(2, 1);
-    std::swap(schedule.stages[1][0], schedule.stages[1][1]);
-    EXPECT_EQ(verify_schedule(schedule),
-              Faults{"stage 1: forward of micro-batch 0 stands before recv_activation of micro-batch 0"});
-    schedule = one_forward_one_backward(2, 1);
-    std::swap(schedule.stages[0][0], schedule.stages[0][1]);
-    EXPECT_EQ(verify_schedule(schedule),
-              Faults{"stage 0: send_activation of micro-batch 0 stands before forward of micro-batch 0"});
-}
-
-TEST(VerifySchedule, TransfersWithoutPartnerAreNamed)
-{
-    PipelineSchedule schedule = one_forward_one_backward(2, 2);
-    erase(schedule.stages[0], {Kind::send_activation, 1, 0});
-    EXPECT_EQ(verify_schedule(schedule), Faults{"stage 0: send_activation of micro-batch 1 is missing"});
-    schedule = one_forward_one_backward(2, 2);
-    erase(schedule.stages[0], {Kind::recv_gradient, 1, 0});
-    EXPECT_EQ(verify_schedule(schedule), Faults{"stage 0: recv_gradient of micro-batch 1 is missing"});
-    schedule = one_forward_one_backward(2, 2);
-    schedule.stages[1].push_back({Kind::send_activation, 0, 0});
-    EXPECT_EQ(verify_schedule(schedule), Faults{"stage 1: send_activation of micro-batch 0 has no partner stage"});
-    schedule = make_single_stage_schedule(1);
-    schedule.stages[0].push_back({Kind::send_gradient, 0, 0});
-    EXPECT_EQ(verify_schedule(schedule), Faults{"stage 0: send_gradient of micro-batch 0 has no partner stage"});
-}
-
-TEST(VerifySchedule, ReceivesFollowTheOrderOfSends)
-{
-    PipelineSchedule schedule = one_forward_one_backward(2, 2);
-    std::vector<Action>& first = schedule.stages[0];  // F0 S0 F1 S1 ... becomes F0 F1 S1 S0 ...
-    std::swap(first[1], first[2]);
-    std::swap(first[2], first[3]);
-    EXPECT_EQ(verify_schedule(schedule),
-              Faults{"stage 1: recv_activation of micro-batch 0 is not the next message that stage 0 sends"});
-}
-
-TEST(VerifySchedule, DeadlockIsFoundOnEveryStageThatWaits)
-{
-    // Stage 0 wants the gradient of micro-batch 0 before it sends micro-batch 1, stage 1 the other way round.
-    PipelineSchedule schedule = one_forward_one_backward(2, 2);
-    std::vector<Action>& first = schedule.stages[0];
-    erase(first, {Kind::send_activation, 1, 0});
-    const std::size_t after = place(first, {Kind::backward_input, 0, 0});
-    first.insert(first.begin() + static_cast<std::ptrdiff_t>(after), {Kind::send_activation, 1, 0});
-    std::vector<Action>& second = schedule.stages[1];
-    erase(second, {Kind::recv_activation, 1, 0});
-    const std::size_t before = place(second, {Kind::send_gradient, 0, 0});
-    second.insert(second.begin() + static_cast<std::ptrdiff_t>(before), {Kind::recv_activation, 1, 0});
-    EXPECT_EQ(verify_schedule(schedule), (Faults{"stage 0: recv_gradient of micro-batch 0 waits for ever (deadlock)",
-                                                 "stage 1: recv_activation of micro-batch 1 waits for ever (deadlock)"}));
-}
-
-TEST(VerifySchedule, EveryDroppedActionIsFound)
-{
-    const PipelineSchedule sound = one_forward_one_backward(3, 3);
-    for (std::size_t stage = 0; stage < 3; ++stage)
-    {
-        for (std::size_t i = 0; i < sound.stages[stage].size(); ++i)
-        {
-            PipelineSchedule broken = sound;
-            broken.stages[stage].erase(broken.stages[stage].begin() + static_cast<std::ptrdiff_t>(i));
-            EXPECT_FALSE(verify_schedule(broken).empty()) << stage << " " << i;
-        }
-    }
+    EXPECT_EQ(action_text({ActionKind::backward_input, 3, 0}), "backward_input of micro-batch 3");
+    EXPECT_EQ(action_text({ActionKind::recv_gradient, 0, 1}), "recv_gradient of micro-batch 0 chunk 1");
 }
 
 }  // namespace
