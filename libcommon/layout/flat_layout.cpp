@@ -70,14 +70,15 @@ FlatTensor localize(const TensorSpec& spec, std::int64_t tp, std::int64_t tp_ran
     return tensor;
 }
 
-bool on_stage(const TensorSpec& spec, const StageRange& range, bool first_stage, bool last_stage)
+bool on_stage(const TensorSpec& spec, const std::vector<StageRange>& chunks, bool is_first, bool is_last)
 {
+    const auto holds = [&](const StageRange& range) { return spec.layer >= range.first && spec.layer < range.last; };
     switch (spec.unit)
     {
-        case UnitKind::tied_embedding: return first_stage || last_stage;
-        case UnitKind::embedding: return first_stage;
-        case UnitKind::block: return spec.layer >= range.first && spec.layer < range.last;
-        case UnitKind::head: return last_stage;
+        case UnitKind::tied_embedding: return is_first || is_last;
+        case UnitKind::embedding: return is_first;
+        case UnitKind::block: return std::any_of(chunks.begin(), chunks.end(), holds);
+        case UnitKind::head: return is_last;
     }
     throw InternalError(fmt::format("tensor '{}' has no unit", spec.name));
 }
@@ -214,17 +215,6 @@ const FlatUnit& FlatLayout::unit_of(const std::string& name) const
                          { return unit.kind == spec.unit && unit.layer == spec.layer; });
 }
 
-StageRange stage_layers(const ModelSpec& model, const ParallelLayout& layout, std::int64_t pp_rank)
-{
-    EXPECT(pp_rank >= 0 && pp_rank < layout.pp);
-    const std::int64_t base = model.layers / layout.pp;
-    const std::int64_t longer_stages = model.layers % layout.pp;
-    StageRange range;
-    range.first = pp_rank * base + std::min(pp_rank, longer_stages);
-    range.last = range.first + base + (pp_rank < longer_stages ? 1 : 0);
-    return range;
-}
-
 FlatLayout make_flat_layout(const ModelSpec& model, const ParallelLayout& layout, const MeshCoordinate& coordinate,
                             std::int64_t element_bytes)
 {
@@ -232,14 +222,14 @@ FlatLayout make_flat_layout(const ModelSpec& model, const ParallelLayout& layout
     const std::int64_t pp_rank = coordinate[MeshAxis::pp];
     const std::int64_t tp_rank = coordinate[MeshAxis::tp];
     EXPECT(tp_rank >= 0 && tp_rank < layout.tp);
-    const StageRange range = stage_layers(model, layout, pp_rank);
+    const std::vector<StageRange> chunks = stage_chunks(model, layout, pp_rank);
 
     FlatLayout flat;
     flat.element_bytes = element_bytes;
     flat.shards = layout.shards();
     for (const TensorSpec& spec : canonical_tensors(model))
     {
-        if (!on_stage(spec, range, pp_rank == 0, pp_rank == layout.pp - 1)) { continue; }
+        if (!on_stage(spec, chunks, pp_rank == first_stage(layout), pp_rank == last_stage(layout))) { continue; }
         if (flat.units.empty() || flat.units.back().kind != spec.unit || flat.units.back().layer != spec.layer)
         {
             FlatUnit unit;
@@ -321,7 +311,7 @@ std::int64_t replica_index(const FlatLayout& flat, const ParallelLayout& layout,
     const TensorSpec& spec = flat.tensor(tensor).spec;
     const std::int64_t tp_rank = coordinate[MeshAxis::tp];
     std::int64_t index = 0;
-    if (spec.unit == UnitKind::tied_embedding && coordinate[MeshAxis::pp] != 0) { index = 1; }
+    if (spec.unit == UnitKind::tied_embedding && coordinate[MeshAxis::pp] != first_stage(layout)) { index = 1; }
     if (spec.shard.tp != Placement::shard) { index = index * layout.tp + tp_rank; }
     else if (spec.shard.kv_heads > 0 && layout.tp > spec.shard.kv_heads)
     {

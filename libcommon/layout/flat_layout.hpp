@@ -31,6 +31,7 @@
 #include "layout/device_mesh.hpp"
 #include "layout/model_spec.hpp"
 #include "layout/parallel_layout.hpp"
+#include "layout/stage_split.hpp"
 
 namespace plimsoll
 {
@@ -68,7 +69,7 @@ struct FlatUnit
 };
 
 /// All units of one rank (its pipeline stage and tp slice), in unit order: tied_embedding, embedding, blocks, head. A tied
-/// embedding stands on the first and the last stage.
+/// embedding stands on the first and the last stage. With several chunks on a stage, blocks in the order of their layers.
 struct FlatLayout
 {
     std::int64_t element_bytes = 4;
@@ -86,14 +87,6 @@ struct FlatLayout
 /// @pre validate(layout, model, layout.world()) is empty. `element_bytes` is that of the parameters' type, a divisor of 256.
 FlatLayout make_flat_layout(const ModelSpec& model, const ParallelLayout& layout,
                             const MeshCoordinate& coordinate, std::int64_t element_bytes);
-
-/// Blocks [first, last) of a pipeline stage: layers / pp each, the remainder to the first stages.
-struct StageRange
-{
-    std::int64_t first = 0;
-    std::int64_t last = 0;
-};
-StageRange stage_layers(const ModelSpec& model, const ParallelLayout& layout, std::int64_t pp_rank);
 
 /// A range of a rank's local flat storage and the box of the global tensor that it holds.
 struct OwnedBox

@@ -1,9 +1,13 @@
 #include "layout/parallel_layout.hpp"
 
+#include <fmt/ranges.h>
+
 #include <cstdlib>
+#include <numeric>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/units.hpp"
 
 namespace plimsoll
 {
@@ -43,7 +47,7 @@ void check_degrees(const ParallelLayout& layout, std::vector<std::string>& fault
 {
     const struct { const char* name; std::int64_t value; } degrees[] = {
         {"dp", layout.dp}, {"tp", layout.tp}, {"pp", layout.pp}, {"cp", layout.cp}, {"ep", layout.ep},
-        {"micro-batch", layout.micro_batch}, {"global-batch", layout.global_batch},
+        {"micro-batch", layout.micro_batch}, {"global-batch", layout.global_batch}, {"virtual-stages", layout.virtual_stages},
     };
     for (const auto& degree : degrees)
     {
@@ -115,7 +119,7 @@ void check_model(const ParallelLayout& layout, const ModelSpec& model, std::vect
         faults.push_back(fmt::format("mlp width {} cannot be split over tp {} (it does not divide). allowed tp: {}", model.ffn,
                                      layout.tp, allowed_tp(model)));
     }
-    if (model.layers < layout.pp)
+    if (layout.virtual_stages == 1 && model.layers < layout.pp)
     {
         faults.push_back(fmt::format("{} layers cannot fill pp {} stages (each stage needs a layer). allowed pp: 1 to {}",
                                      model.layers, layout.pp, model.layers));
@@ -137,7 +141,144 @@ void check_batch(const ParallelLayout& layout, std::vector<std::string>& faults)
         layout.global_batch, layout.dp, layout.micro_batch, step, nearest));
 }
 
+std::string list_text(const std::vector<std::int64_t>& layers) { return fmt::format("{}", fmt::join(layers, ",")); }
+
+std::string even_split_text(std::int64_t layers, std::int64_t parts)
+{
+    std::vector<std::int64_t> even(static_cast<std::size_t>(parts), layers / parts);
+    for (std::int64_t i = 0; i < layers % parts; ++i) { ++even[static_cast<std::size_t>(i)]; }
+    return list_text(even);
+}
+
+/// "stages", or what makes them virtual.
+std::string parts_text(const ParallelLayout& layout)
+{
+    if (layout.virtual_stages == 1) { return "stages"; }
+    return fmt::format("virtual stages (pp {} x virtual-stages {})", layout.pp, layout.virtual_stages);
+}
+
+/// Layers over virtual stages.
+void check_split(const ParallelLayout& layout, const ModelSpec& model, std::vector<std::string>& faults)
+{
+    const std::int64_t parts = layout.num_virtual_stages();
+    if (model.layers < parts)
+    {
+        if (layout.virtual_stages == 1) { return; }  // said of pp
+        const std::int64_t most = model.layers / layout.pp;
+        faults.push_back(fmt::format("{} layers cannot fill {} virtual stages (pp {} x virtual-stages {}, each needs a layer). {}",
+                                     model.layers, parts, layout.pp, layout.virtual_stages,
+                                     most >= 2 ? fmt::format("nearest: virtual-stages {}", most)
+                                               : fmt::format("nearest: pp {}", model.layers / layout.virtual_stages)));
+        return;
+    }
+    if (layout.split.kind != SplitKind::listed) { return; }
+    const std::vector<std::int64_t>& listed = layout.split.layers;
+    const std::string text = list_text(listed), nearest = even_split_text(model.layers, parts);
+    if (static_cast<std::int64_t>(listed.size()) != parts)
+    {
+        faults.push_back(fmt::format("pp-split {} has {} {}, the layout {} {}. nearest: {}", text, listed.size(),
+                                     listed.size() == 1 ? "number" : "numbers", parts, parts_text(layout), nearest));
+        return;
+    }
+    for (std::size_t i = 0; i < listed.size(); ++i)
+    {
+        if (listed[i] >= 1) { continue; }
+        faults.push_back(
+            fmt::format("pp-split {} gives {} {} no layer (each needs one). nearest: {}", text,
+                        layout.virtual_stages == 1 ? "stage" : "virtual stage", i, nearest));
+        return;
+    }
+    const std::int64_t sum = std::accumulate(listed.begin(), listed.end(), std::int64_t{0});
+    if (sum == model.layers) { return; }
+    std::vector<std::int64_t> mended = listed;
+    mended.back() += model.layers - sum;
+    faults.push_back(fmt::format("pp-split {} has {} layers, the model {}. nearest: {}", text, sum, model.layers,
+                                 mended.back() >= 1 ? list_text(mended) : nearest));
+}
+
 }  // namespace
+
+StageSplit parse_stage_split(const std::string& text)
+{
+    StageSplit split;
+    if (text == "even") { return split; }
+    if (text == "auto")
+    {
+        split.kind = SplitKind::by_cost;
+        return split;
+    }
+    split.kind = SplitKind::listed;
+    std::size_t begin = 0;
+    while (begin <= text.size())
+    {
+        const std::size_t end = std::min(text.find(',', begin), text.size());
+        const std::string word = text.substr(begin, end - begin);
+        VALIDATE(!word.empty() && word.find_first_not_of("0123456789") == std::string::npos && word.size() < 10, ConfigError,
+                 "pp-split '{}' is not known (even, auto, or the layers of each stage such as 7,9,9,7)", text);
+        split.layers.push_back(parse_count(word));
+        begin = end + 1;
+    }
+    return split;
+}
+
+std::string stage_split_text(const StageSplit& split)
+{
+    switch (split.kind)
+    {
+        case SplitKind::even: return "even";
+        case SplitKind::by_cost: return "auto";
+        case SplitKind::listed: return list_text(split.layers);
+    }
+    throw InternalError("unknown stage split");
+}
+
+std::vector<std::string> schedule_faults(const ParallelLayout& layout)
+{
+    std::vector<std::string> faults;
+    const char* name = pipeline_kind_name(layout.schedule);
+    const bool has_chunks = layout.schedule == PipelineKind::interleaved || layout.schedule == PipelineKind::zbv;
+    if (!has_chunks)
+    {
+        if (layout.virtual_stages > 1)
+        {
+            faults.push_back(fmt::format("schedule {} has one chunk per stage (virtual-stages is {}). nearest: virtual-stages 1, or "
+                                         "schedule interleaved", name, layout.virtual_stages));
+        }
+        return faults;
+    }
+    if (layout.pp == 1)
+    {
+        faults.push_back(fmt::format("schedule {} needs at least 2 stages (pp is 1). nearest: pp 2, or schedule 1f1b", name));
+    }
+    if (layout.schedule == PipelineKind::zbv && layout.virtual_stages != 2)
+    {
+        faults.push_back(
+            fmt::format("schedule zbv has 2 chunks per stage (virtual-stages is {}). nearest: virtual-stages 2", layout.virtual_stages));
+    }
+    if (layout.schedule != PipelineKind::interleaved) { return faults; }
+    if (layout.virtual_stages < 2)
+    {
+        faults.push_back(fmt::format("schedule interleaved needs at least 2 chunks per stage (virtual-stages is {}). nearest: "
+                                     "virtual-stages 2, or schedule 1f1b", layout.virtual_stages));
+    }
+    const std::int64_t per_round = layout.dp * layout.micro_batch;
+    if (layout.global_batch % per_round == 0 && layout.accumulation() % layout.pp != 0)
+    {
+        const std::int64_t group = per_round * layout.pp, below = layout.global_batch / group * group;
+        faults.push_back(fmt::format("schedule interleaved takes micro-batches in groups of pp {} ({} are accumulated: global-batch {} / "
+                                     "(dp {} x micro-batch {})). nearest: global-batch {}", layout.pp, layout.accumulation(),
+                                     layout.global_batch, layout.dp, layout.micro_batch,
+                                     below == 0 ? fmt::format("{}", group) : fmt::format("{} or {}", below, below + group)));
+    }
+    return faults;
+}
+
+ParallelLayout with_pp(ParallelLayout layout, std::int64_t pp)
+{
+    if (pp != layout.pp && layout.split.kind == SplitKind::listed) { layout.split = StageSplit(); }
+    layout.pp = pp;
+    return layout;
+}
 
 std::vector<std::string> validate(const ParallelLayout& layout, const ModelSpec& model, std::int64_t world)
 {
@@ -148,6 +289,8 @@ std::vector<std::string> validate(const ParallelLayout& layout, const ModelSpec&
     check_shards(layout, faults);
     check_model(layout, model, faults);
     check_batch(layout, faults);
+    check_split(layout, model, faults);
+    for (std::string& fault : schedule_faults(layout)) { faults.push_back(std::move(fault)); }
     return faults;
 }
 
@@ -163,6 +306,11 @@ std::string layout_text(const ParallelLayout& layout)
         if (degree.first == degrees[0].first && layout.replicas() > 1) { text += fmt::format(" (shards of {})", layout.shards()); }
     }
     if (text.empty()) { text = "dp 1"; }
+    if (layout.pp > 1 && layout.schedule != PipelineKind::one_f_one_b)
+    {
+        text += fmt::format(" {}", pipeline_kind_name(layout.schedule));
+    }
+    if (layout.split.kind != SplitKind::even) { text += fmt::format(" pp-split {}", stage_split_text(layout.split)); }
     return layout.zero_stage > 0 ? fmt::format("{} zero {}", text, layout.zero_stage) : text;
 }
 

@@ -6,12 +6,32 @@
 #include <vector>
 
 #include "layout/model_spec.hpp"
+#include "layout/schedule_generators.hpp"
 
 namespace plimsoll
 {
 
 /// Whether what a rank needs next is gathered while it computes.
 enum class Prefetch : std::uint8_t { off, on };
+
+/// How layers are dealt to virtual stages.
+enum class SplitKind : std::uint8_t
+{
+    even,    ///< layers / virtual stages each, the remainder to the first ones
+    by_cost, ///< so that the slowest virtual stage, embedding and head counted, is as fast as can be
+    listed,
+};
+
+struct StageSplit
+{
+    SplitKind kind = SplitKind::even;
+    std::vector<std::int64_t> layers; ///< of each virtual stage in turn when listed
+
+    friend bool operator==(const StageSplit& a, const StageSplit& b) { return a.kind == b.kind && a.layers == b.layers; }
+};
+/// "even", "auto" (by_cost) or "7,9,9,7". @throws ConfigError
+StageSplit parse_stage_split(const std::string& text);
+std::string stage_split_text(const StageSplit& split);
 
 struct ParallelLayout
 {
@@ -28,7 +48,11 @@ struct ParallelLayout
     Prefetch prefetch = Prefetch::on;                    ///< of zero 3
     std::int64_t micro_batch = 1;   ///< sequences per micro-batch and data-parallel rank
     std::int64_t global_batch = 1;  ///< sequences per optimizer step
+    PipelineKind schedule = PipelineKind::one_f_one_b;
+    std::int64_t virtual_stages = 1;  ///< chunks of the model on a stage
+    StageSplit split;
 
+    std::int64_t num_virtual_stages() const { return pp * virtual_stages; }
     std::int64_t world() const { return dp * tp * pp * cp; }
     /// Parts that a unit is cut into, and ranks that hold the same part.
     std::int64_t shards() const { return dp_shard > 0 ? dp_shard : dp; }
@@ -38,6 +62,12 @@ struct ParallelLayout
     /// Micro-batches per step and data-parallel rank. @pre validate() found nothing.
     std::int64_t accumulation() const { return global_batch / (dp * micro_batch); }
 };
+
+/// Violations that need no model: schedule, virtual stages and the batch that they take. @pre all degrees are at least 1
+std::vector<std::string> schedule_faults(const ParallelLayout& layout);
+
+/// The same layout on another number of stages: a list of layers goes with its number of stages and becomes even.
+ParallelLayout with_pp(ParallelLayout layout, std::int64_t pp);
 
 /// All violations, each a full message with its numbers and the nearest valid choice; empty when valid.
 /// "20 attention heads cannot be split over tp 8 (heads are not cut). allowed tp: 1 2 4 5 10 20"

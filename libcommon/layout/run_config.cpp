@@ -6,6 +6,7 @@
 
 #include "base/run_file.hpp"
 #include "layout/model_files.hpp"
+#include "layout/parallel_layout.hpp"
 #include "layout/run_config_limits.hpp"
 
 namespace plimsoll
@@ -163,6 +164,29 @@ void declare_layout(OptionSet& options, RunConfig::Layout& layout)
         .flag("global-batch")
         .range(1)
         .peers({"global-batch-size", "train-batch-size", "training.global-batch-size", "batch-size"});
+}
+
+void declare_pipeline(OptionSet& options, RunConfig::Layout& layout)
+{
+    options
+        .add_choice("layout", "schedule", layout.schedule, pipeline_kind_names(), "order of a pipeline's forwards and backwards")
+        .flag("pp-schedule")
+        .peers({"pipeline-parallel-schedule", "parallelism.pipeline-parallel-schedule", "pp-engine", "pp-style"});
+    options.add_count("layout", "virtual-stages", layout.virtual_stages, "chunks of the model on each pipeline stage")
+        .flag("virtual-stages")
+        .range(1)
+        .no_default()
+        .shown_default("2 with interleaved and zbv, else 1")
+        .peers({"num-virtual-stages-per-pipeline-rank", "virtual-pipeline-parallel", "num-model-chunks"});
+    options
+        .add_custom(
+            "layout", "pp-split", one, layout.pp_split,
+            [&layout](const OptionValue& value)
+            { return layout.pp_split = stage_split_text(parse_stage_split(value.text)); },
+            "layers of each pipeline stage; even: as many on each; auto: by time, embedding and head counted")
+        .flag("pp-split")
+        .value_name("even|auto|N,N,..")
+        .peers({"pipeline-model-parallel-layout", "partition-method", "module-fqns-per-model-part"});
 }
 
 DataSource& source_of(RunConfig::Data& data, const std::string& name)
@@ -441,6 +465,7 @@ void declare_run_config(OptionSet& options, RunConfig& config)
     declare_run(options, config.run);
     declare_model(options, config.model);
     declare_layout(options, config.layout);
+    declare_pipeline(options, config.layout);
     declare_data(options, config.data);
     declare_train_length(options, config.train);
     declare_optimizer(options, config.train);

@@ -50,6 +50,9 @@ struct RunConfig
         bool prefetch = true;
         std::int64_t micro_batch = 1;   ///< sequences
         std::int64_t global_batch = 1;  ///< sequences
+        std::string schedule = "1f1b";  ///< a PipelineKind's name
+        std::int64_t virtual_stages = 0;  ///< 0: what the schedule needs
+        std::string pp_split = "even";  ///< even | auto | 7,9,9,7
     } layout;
 
     struct Data

@@ -1,5 +1,8 @@
 #include "layout/run_config_limits.hpp"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -16,12 +19,21 @@ struct NotYet
     const char* hint;
 };
 
+constexpr const char* schedule_hint = "plimsoll-estimate --draw-schedule shows it";
+
+const std::vector<std::string>& built_schedules()
+{
+    static const std::vector<std::string> names = {"1f1b", "gpipe"};
+    return names;
+}
+
 /// A version that builds something removes its row.
 const std::vector<NotYet>& not_yet()
 {
     static const std::vector<NotYet> rows = {
         {"layout.cp", {"1"}, "use a shorter seq-len"},
         {"layout.ep", {"1"}, ""},
+        {"layout.schedule", built_schedules(), schedule_hint},
         {"train.optimizer", {"adamw"}, ""},
         {"train.precision", {"fp32", "fp64"}, ""},
         {"train.recompute", {"none"}, "a smaller micro-batch needs less memory"},
@@ -65,6 +77,14 @@ void limit_run_config(OptionSet& options)
     }
 }
 
+void check_schedule_is_built(const RunConfig& config)
+{
+    const std::vector<std::string>& built = built_schedules();
+    VALIDATE(std::find(built.begin(), built.end(), config.layout.schedule) != built.end(), ConfigError,
+             "schedule {} is not available in this version (only schedule {}). {}", config.layout.schedule,
+             fmt::join(built, " or "), schedule_hint);
+}
+
 void check_num_sources(std::size_t num_sources)
 {
     VALIDATE(num_sources <= 1, ConfigError,
@@ -96,6 +116,12 @@ void add_run_config_hints(OptionSet& options)
         {"hidden-size", "--model: the sizes stand in the model's config.json"},
         {"num-attention-heads", "--model: the sizes stand in the model's config.json"},
         {"ffn-hidden-size", "--model: the sizes stand in the model's config.json"},
+        {"num-layers-per-virtual-pipeline-stage", "--virtual-stages: layers / (pp x layers of a chunk)"},
+        {"num-layers-in-first-pipeline-stage", "--pp-split 7,9,9,7"},
+        {"decoder-first-pipeline-num-layers", "--pp-split 7,9,9,7"},
+        {"decoder-last-pipeline-num-layers", "--pp-split 7,9,9,7"},
+        {"enable-zero-bubble", "--pp-schedule zb-h1"},
+        {"zero-bubble-v-schedule", "--pp-schedule zbv"},
         {"split", "plimsoll-shard --validation 0.5%"},
         {"tokenizer-type", "plimsoll-shard --tokenizer"},
         {"tokenizer-model", "plimsoll-shard --tokenizer"},

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "base/cli.hpp"
+#include "layout/run_config.hpp"
 
 namespace plimsoll
 {
@@ -11,6 +12,9 @@ namespace plimsoll
 /// Limits every declared key of the table to its built values; other values are refused by name. May be called again
 /// after more keys were declared.
 void limit_run_config(OptionSet& options);
+
+/// For tools that know more schedules than the trainer runs. @throws ConfigError
+void check_schedule_is_built(const RunConfig& config);
 
 /// @throws ConfigError for more training data sources than this version mixes
 void check_num_sources(std::size_t num_sources);

@@ -32,6 +32,7 @@ std::string options_of(const ParallelLayout& from, const ParallelLayout& to)
     };
     add("--tp", from.tp, to.tp);
     add("--pp", from.pp, to.pp);
+    if (!(from.split == to.split)) { text += " --pp-split " + stage_split_text(to.split); }  // with another pp
     add("--dp", from.dp, to.dp);
     add("--zero", from.zero_stage, to.zero_stage);
     add("--micro-batch", from.micro_batch, to.micro_batch);
@@ -63,9 +64,8 @@ void for_each_layout(const MemoryPlan& plan, const Visit& visit)
             {
                 for (const int stage : zero_stages)
                 {
-                    ParallelLayout layout = plan.layout;
+                    ParallelLayout layout = with_pp(plan.layout, pp);
                     layout.tp = tp;
-                    layout.pp = pp;
                     layout.dp = ranks / tp / pp;
                     layout.micro_batch = batch;
                     layout.zero_stage = stage;

@@ -137,10 +137,12 @@ MemoryPlan plan_memory(const ModelSpec& model, const ParallelLayout& layout, con
 
 std::int64_t planned_peak_bytes(const ModelSpec& model, const ParallelLayout& layout, const StepPolicies& policies)
 {
-    // Stages between the ends do the same with ever fewer micro-batches in flight and no more layers than the one before.
-    std::vector<std::int64_t> stages = {0};
-    if (layout.pp > 2) { stages.push_back(1); }
-    if (layout.pp > 1) { stages.push_back(layout.pp - 1); }
+    // Evenly split, stages between the ends do the same with never more micro-batches in flight or layers than the one before.
+    std::vector<std::int64_t> stages;
+    for (std::int64_t stage = 0; stage < layout.pp; ++stage)
+    {
+        if (layout.split.kind != SplitKind::even || stage < 2 || stage == layout.pp - 1) { stages.push_back(stage); }
+    }
     std::int64_t peak = 0;
     for_stages(model, layout, policies, stages,
                [&](const RankMemory& rank) { peak = std::max(peak, rank.peak().bytes); });
@@ -226,6 +228,8 @@ nlohmann::ordered_json layout_json(const ParallelLayout& layout)
     out["dp"] = layout.dp;
     out["tp"] = layout.tp;
     out["pp"] = layout.pp;
+    out["schedule"] = pipeline_kind_name(layout.schedule);
+    out["virtual_stages"] = layout.virtual_stages;
     out["zero"] = layout.zero_stage;
     out["micro_batch"] = layout.micro_batch;
     out["global_batch"] = layout.global_batch;

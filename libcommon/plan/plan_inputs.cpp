@@ -27,6 +27,10 @@ ParallelLayout parallel_layout(const RunConfig& config, std::int64_t world)
     layout.prefetch = config.layout.prefetch ? Prefetch::on : Prefetch::off;
     layout.micro_batch = config.layout.micro_batch;
     layout.global_batch = config.layout.global_batch;
+    layout.schedule = parse_pipeline_kind(config.layout.schedule);
+    layout.split = parse_stage_split(config.layout.pp_split);
+    const bool has_chunks = layout.schedule == PipelineKind::interleaved || layout.schedule == PipelineKind::zbv;
+    layout.virtual_stages = config.layout.virtual_stages > 0 ? config.layout.virtual_stages : has_chunks ? 2 : 1;
     return layout;
 }
 

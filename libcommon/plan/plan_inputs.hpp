@@ -10,7 +10,7 @@
 namespace plimsoll
 {
 
-/// dp auto is world / (tp pp cp), at least 1. Not validated.
+/// dp auto is world / (tp pp cp), at least 1; virtual stages as the schedule needs where none are given. Not validated.
 ParallelLayout parallel_layout(const RunConfig& config, std::int64_t world);
 
 /// Whether the run stops to validate, which needs memory of its own.

@@ -445,11 +445,12 @@ void emit_buffer(const EventSink& sink, MemoryUse category, const char* name, st
 
 PipelineSchedule step_schedule(const ParallelLayout& layout, Repeats repeats)
 {
-    // A stage begins at most pp micro-batches before the first ends; from its third backward on a message of the one before
-    // is under way beside it, and nothing new comes.
-    const std::int64_t enough = layout.pp + 3;
     const std::int64_t all = layout.accumulation();
-    return make_1f1b_schedule(layout.pp, repeats == Repeats::all ? all : std::min(all, enough));
+    // 1F1B begins at most pp micro-batches before the first ends; from a stage's third backward on a message of the one before
+    // is under way beside it, and nothing new comes. GPipe has no steady state.
+    const bool has_repeats = layout.schedule != PipelineKind::gpipe || layout.pp == 1;
+    const std::int64_t num = repeats == Repeats::left_out && has_repeats ? std::min(all, layout.pp + 3) : all;
+    return make_schedule(layout.schedule, layout.pp, num, layout.virtual_stages);
 }
 
 RankProgram::RankProgram(StepInputs inputs)

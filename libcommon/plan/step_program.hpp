@@ -62,7 +62,7 @@ struct StepProgram
 };
 StepProgram make_step_program(const StepInputs& inputs);
 
-/// The schedule that the trainer runs: 1F1B over layout.pp stages.
+/// The schedule that the trainer runs: the layout's over its stages and accumulated micro-batches.
 PipelineSchedule step_schedule(const ParallelLayout& layout, Repeats repeats);
 
 }  // namespace plimsoll

@@ -83,12 +83,79 @@ def test_many_stages_keep_the_table_narrow(run):
     assert "13 more stages need no more than these; --json has all" in done.stdout
 
 
+def test_an_uneven_split_has_its_row(run):
+    done = run("estimate", *GPT2, "--pp", "4", "--pp-split", "auto", "--pp-schedule", "gpipe", "--memory-limit", "16GiB")
+    assert done.rc == 0
+    assert re.search(r"^layers +3 +4 +4 +1   pp-split auto$", done.stdout, re.M)
+    assert "4, 4, 4 and 4 micro-batches in flight (gpipe)" in done.stdout
+    _, plan = estimate(run, *GPT2, "--pp", "4", "--pp-split", "2,4,4,2", "--pp-schedule", "gpipe", "--memory-limit", "16GiB")
+    assert [rank["layers"] for rank in plan["ranks"]] == [2, 4, 4, 2]
+    assert [rank["micro_batches_in_flight"] for rank in plan["ranks"]] == [4, 4, 4, 4]
+    assert plan["layout"]["schedule"] == "gpipe"
+
+
+def test_a_schedule_is_drawn_without_a_model(run):
+    done = run("estimate", "--pp", "2", "--global-batch", "3", "--pp-schedule", "zb-h1", "--draw-schedule")
+    assert (done.rc, done.stderr) == (0, "")
+    assert done.stdout == """\
+schedule zb-h1   2 stages, 3 micro-batches   10 slots   bubble 10.0 %
+a slot is a forward of one stage; B is the backward of the input, W that of the weights
+
+stage  in flight
+    0          2   F0 F1 .  B0 W0 F2 B1 W1 B2 W2
+    1          2   .  F0 B0 F1 B1 W0 F2 B2 W1 W2
+"""
+
+
+@pytest.mark.parametrize("name, chunks, in_flight", [
+    ("1f1b", 1, [4, 3, 2, 1]), ("gpipe", 1, [8, 8, 8, 8]), ("interleaved", 2, [11, 9, 7, 5]), ("zb-h1", 1, [4, 4, 4, 4]),
+    ("zbv", 2, [8, 8, 8, 8]),
+])
+def test_every_schedule_is_drawn(run, name, chunks, in_flight):
+    args = ["--pp", "4", "--dp", "2", "--global-batch", "16", "--pp-schedule", name, "--draw-schedule"]
+    done, drawn = estimate(run, *args)
+    assert done.rc == 0
+    assert (drawn["schema"], drawn["schedule"], drawn["stages"], drawn["micro_batches"]) == (1, name, 4, 8)
+    assert drawn["chunks"] == chunks
+    assert [row["in_flight"] for row in drawn["rows"]] == in_flight
+    busy = sum(action["end"] - action["start"] for row in drawn["rows"] for action in row["actions"])
+    assert drawn["bubble"] == pytest.approx(1 - busy / (4 * drawn["slots"]))
+    text = run("estimate", *args).stdout
+    assert text.startswith(f"schedule {name}   4 stages, 8 micro-batches")
+    assert len([line for line in text.splitlines() if line.strip()[:1].isdigit()]) == 4
+
+
+@pytest.mark.parametrize("args, expected", [
+    (["--pp", "4", "--global-batch", "6", "--pp-schedule", "interleaved"],
+     "schedule interleaved takes micro-batches in groups of pp 4 (6 are accumulated: global-batch 6 / (dp 1 x micro-batch 1)). "
+     "nearest: global-batch 4 or 8"),
+    (["--pp", "4", "--dp", "2", "--global-batch", "3"], "global batch 3 is not a multiple of dp 2 x micro-batch 1"),
+    (["--model", "gpt2", "--pp", "8", "--pp-schedule", "zbv"],
+     "12 layers cannot fill 16 virtual stages (pp 8 x virtual-stages 2, each needs a layer). nearest: pp 6"),
+    (["--pp-schedule", "dualpipe"], "dualpipe"),
+])
+def test_a_schedule_that_cannot_be_is_not_drawn(run, args, expected):
+    done = run("estimate", *args, "--draw-schedule")
+    assert (done.rc, done.stdout) == (2, "")
+    assert expected in done.message
+
+
+def test_the_pictures_of_the_documentation(run, source_dir):
+    text = (source_dir / "docs/parallel_layouts.md").read_text()
+    pictures = re.findall(r"^\$ plimsoll-estimate (.*)\n((?s:.*?))^```", text, re.M)
+    assert len(pictures) >= 2
+    for command, expected in pictures:
+        done = run("estimate", *command.split())
+        assert done.rc == 0
+        assert done.stdout == expected
+
+
 def test_json_agrees_with_itself(run):
     done, plan = estimate(run, *GPT2, "--pp", "2", "--dp", "2", "--memory-limit", "16GiB")
     assert done.rc == 0
     assert plan["schema"] == 1
     assert plan["parameters"] == 124439808
-    assert plan["layout"] == {"dp": 2, "tp": 1, "pp": 2, "zero": 0, "micro_batch": 4, "global_batch": 16,
+    assert plan["layout"] == {"dp": 2, "tp": 1, "pp": 2, "schedule": "1f1b", "virtual_stages": 1, "zero": 0, "micro_batch": 4, "global_batch": 16,
                               "accumulation": 2, "world": 4}
     assert [rank["stage"] for rank in plan["ranks"]] == [0, 1]
     assert [rank["rank"] for rank in plan["ranks"]] == [0, 2]
@@ -171,6 +238,10 @@ def test_without_a_limit_the_machine_is_one(run):
     (["--seq-len", "2048"], "data.seq-len 2048 is longer than the model's 1024 positions"),
     (["--precision", "bf16"], "precision bf16 is not available in this version (only precision fp32 or fp64)"),
     (["--cp", "2"], "cp 2 is not available in this version"),
+    (["--pp", "2", "--pp-schedule", "zbv"], "schedule zbv is not available in this version (only schedule 1f1b or gpipe). "
+     "plimsoll-estimate --draw-schedule shows it"),
+    (["--pp", "2", "--pp-split", "5,6"], "pp-split 5,6 has 11 layers, the model 12. nearest: 5,7"),
+    (["--pp", "2", "--virtual-stages", "2"], "schedule 1f1b has one chunk per stage (virtual-stages is 2)"),
     (["--memory-limit", "80"], "80GiB"),
     (["--model", "gpt7"], "gpt7"),
 ])

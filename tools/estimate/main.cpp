@@ -1,5 +1,6 @@
 // plimsoll-estimate: run file -> plan -> table and verdict. Starts nothing, opens no data.
 
+#include <fmt/ranges.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -8,8 +9,10 @@
 #include "base/error.hpp"
 #include "base/run_tool.hpp"
 #include "layout/cluster_file.hpp"
+#include "layout/run_config_limits.hpp"
 #include "plan/plan_inputs.hpp"
 #include "report.hpp"
+#include "schedule_report.hpp"
 #include "telemetry/host_memory.hpp"
 
 namespace
@@ -22,6 +25,7 @@ struct Options
     RunConfig config;
     std::int64_t world = 0;  ///< 0: as many ranks as dp tp pp say, dp auto being 1
     bool json = false;
+    bool draw_schedule = false;
 };
 
 void declare(OptionSet& set, Options& options)
@@ -31,6 +35,9 @@ void declare(OptionSet& set, Options& options)
         .range(0)
         .shown_default("dp x tp x pp, dp auto being 1");
     set.add_flag("", "json", options.json, "print the plan as JSON on stdout");
+    set.add_flag("", "draw-schedule", options.draw_schedule,
+                 "print the pipeline's schedule instead of the plan: also of one that the trainer does not run yet; needs no model");
+    set.at("layout.schedule").built_only(pipeline_kind_names());
 }
 
 std::int64_t usable_cores()
@@ -48,8 +55,35 @@ std::int64_t local_ranks(const RunConfig& config, std::int64_t world)
     return per_node > 0 ? std::min(per_node, world) : world;
 }
 
+/// A step's pipeline as a picture. The model only says whether its layers suffice.
+ExitCode draw(const Options& options)
+{
+    const RunConfig& config = options.config;
+    const ParallelLayout layout = parallel_layout(config, std::max<std::int64_t>(1, options.world));
+    if (config.model.name.empty())
+    {
+        VALIDATE(layout.global_batch % (layout.dp * layout.micro_batch) == 0, ConfigError,
+                 "global batch {} is not a multiple of dp {} x micro-batch {}", layout.global_batch, layout.dp, layout.micro_batch);
+        const std::vector<std::string> faults = schedule_faults(layout);
+        VALIDATE(faults.empty(), ConfigError, "{}", fmt::join(faults, "; "));
+    }
+    else
+    {
+        const std::int64_t world = options.world > 0 ? options.world : layout.world();
+        const std::vector<std::string> faults = validate(layout, read_model_spec(config.model.name), world);
+        VALIDATE(faults.empty(), ConfigError, "{}", fmt::join(faults, "; "));
+    }
+    const PipelineSchedule schedule = step_schedule(layout, Repeats::all);
+    const std::string text = options.json ? schedule_json(schedule) : schedule_text(schedule);
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return ExitCode::done;
+}
+
 ExitCode run(const Options& options, const OptionSet& set)
 {
+    if (options.draw_schedule) { return draw(options); }
+    set.require({"model.name", "data.seq-len"});
+    check_schedule_is_built(options.config);
     const RunConfig& config = options.config;
     const ModelSpec model = read_model_spec(config.model.name);
     ParallelLayout layout = parallel_layout(config, std::max<std::int64_t>(1, options.world));
@@ -84,12 +118,12 @@ int main(int argc, char** argv)
     Command command;
     command.sections = {"run", "model", "layout", "cluster"};
     command.values_of = {"data", "train", "eval"};
-    command.required = {"model.name", "data.seq-len"};
     command.examples = {
         "plimsoll-estimate --config jobs/demo.ini",
         "plimsoll-estimate --config jobs/demo.ini --world 4 --tp 2 --zero 1",
         "plimsoll-estimate --model llama-3.1-8b --seq-len 8192 --tp 8 --pp 2 --memory-limit 80GiB",
         "plimsoll-estimate --config jobs/demo.ini --cluster slurm/clusters/workstation.json --json",
+        "plimsoll-estimate --pp 4 --global-batch 8 --pp-schedule zbv --draw-schedule",
     };
     command.declare = [&](OptionSet& set) { declare(set, options); };
     command.run = [&](const Invocation& invocation) { return run(options, *invocation.options); };

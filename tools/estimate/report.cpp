@@ -75,6 +75,10 @@ class Table
         }
         if (plan_.stages.size() == 1) { cells.front() = unit_.name; }
         row(plan_.stages.size() == 1 ? "per rank" : fmt::format("per rank, {}", unit_.name), cells, "");
+        if (plan_.layout.split.kind == SplitKind::even) { return; }
+        cells.clear();
+        for (const std::size_t stage : stages_) { cells.push_back(fmt::format("{}", rank(stage).layers.size())); }
+        row("layers", cells, "pp-split " + stage_split_text(plan_.layout.split));
     }
 
     void category(MemoryUse use)
@@ -110,7 +114,7 @@ class Table
             const char* before = i == 0 ? "" : i + 1 == stages_.size() ? " and " : ", ";
             counts += fmt::format("{}{}", before, rank(stages_[i]).micro_batches_in_flight);
         }
-        return counts + " micro-batches in flight (1f1b)";
+        return fmt::format("{} micro-batches in flight ({})", counts, pipeline_kind_name(plan_.layout.schedule));
     }
 
     std::string loss_note() const
@@ -199,12 +203,12 @@ std::vector<Knob> turn_knobs(const MemoryPlan& plan)
     for (const auto axis : {&ParallelLayout::tp, &ParallelLayout::pp})
     {
         const char* name = axis == &ParallelLayout::tp ? "tp" : "pp";
-        layout = plan.layout;
-        layout.*axis *= 2;
+        layout = axis == &ParallelLayout::pp ? with_pp(plan.layout, 2 * plan.layout.pp) : plan.layout;
+        layout.*axis = 2 * plan.layout.*axis;
         layout.dp /= 2;
         turn(fmt::format("{} {} dp {}", name, layout.*axis, layout.dp), layout);
-        layout = plan.layout;
-        layout.*axis /= 2;
+        layout = axis == &ParallelLayout::pp ? with_pp(plan.layout, plan.layout.pp / 2) : plan.layout;
+        layout.*axis = plan.layout.*axis / 2;
         layout.dp *= 2;
         if (layout.*axis >= 1) { turn(fmt::format("{} {} dp {}", name, layout.*axis, layout.dp), layout); }
     }

@@ -57,6 +57,7 @@ ReshardOptions reshard_options(const RewriteOptions& o, const std::string& sourc
     options.layout.dp = layout.dp == 0 ? 1 : layout.dp;
     options.layout.zero_stage = layout.zero;
     options.layout.dp_shard = layout.dp_shard;
+    options.layout.split = parse_stage_split(layout.pp_split);
     if (o.config.cluster.memory_limit > 0) { options.memory_limit = o.config.cluster.memory_limit; }
     return options;
 }

@@ -157,18 +157,29 @@ TEST(BoxesOfFlatRange, EveryRangeIsCoveredInOrderByFewBoxes)
     }
 }
 
-TEST(StageLayers, RemainderGoesToTheFirstStages)
+TEST(FlatLayout, UnitsFollowTheSplit)
 {
-    struct Row { std::int64_t layers, pp, stage, first, last; };
-    for (const Row& row : {Row{1, 1, 0, 0, 1}, Row{7, 7, 6, 6, 7}, Row{7, 3, 0, 0, 3}, Row{7, 3, 1, 3, 5}, Row{7, 3, 2, 5, 7},
-                           Row{126, 4, 0, 0, 32}, Row{126, 4, 1, 32, 64}, Row{126, 4, 2, 64, 95}, Row{126, 4, 3, 95, 126}})
+    const auto names = [](const FlatLayout& flat)
     {
-        ModelSpec model = small_llama();
-        model.layers = row.layers;
-        const StageRange range = stage_layers(model, make_layout(1, 1, row.pp), row.stage);
-        EXPECT_EQ(range.first, row.first) << row.layers << " " << row.pp << " " << row.stage;
-        EXPECT_EQ(range.last, row.last) << row.layers << " " << row.pp << " " << row.stage;
-    }
+        std::vector<std::string> list;
+        for (const FlatUnit& unit : flat.units) { list.push_back(unit.name); }
+        return list;
+    };
+    using Names = std::vector<std::string>;
+    ModelSpec model = small_llama();
+    model.layers = 5;
+    ParallelLayout layout = make_layout(1, 1, 2);
+    layout.split = parse_stage_split("1,4");
+    EXPECT_EQ(names(flat_of(model, layout, at(0))), (Names{"embedding", "layers.0"}));
+    EXPECT_EQ(names(flat_of(model, layout, at(0, 0, 1))), (Names{"layers.1", "layers.2", "layers.3", "layers.4", "head"}));
+    layout.schedule = PipelineKind::interleaved;
+    layout.virtual_stages = 2;
+    layout.split = parse_stage_split("1,2,1,1");
+    EXPECT_EQ(names(flat_of(model, layout, at(0))), (Names{"embedding", "layers.0", "layers.3"}));
+    EXPECT_EQ(names(flat_of(model, layout, at(0, 0, 1))), (Names{"layers.1", "layers.2", "layers.4", "head"}));
+    layout.schedule = PipelineKind::zbv;
+    EXPECT_EQ(names(flat_of(model, layout, at(0))), (Names{"embedding", "layers.0", "layers.4", "head"}));
+    EXPECT_EQ(names(flat_of(model, layout, at(0, 0, 1))), (Names{"layers.1", "layers.2", "layers.3"}));
 }
 
 TEST(FlatLayout, WorkedExample)
@@ -387,7 +398,13 @@ ParallelLayout random_layout(const CounterRng& rng, std::uint64_t n, const Model
         ParallelLayout layout = make_layout(pick(0, 1, 4), pick(1, 1, 12), pick(2, 1, 5), static_cast<int>(pick(3, 0, 3)));
         layout.cp = pick(4, 1, 2);
         if (layout.zero_stage > 0 && layout.dp % 2 == 0 && pick(5, 0, 1) == 1) { layout.dp_shard = 2; }
-        if (validate(layout, model, layout.world()).empty()) { return layout; }
+        if (!validate(layout, model, layout.world()).empty()) { continue; }
+        if (n % 2 == 0) { layout.split.kind = SplitKind::by_cost; }
+        // A V where the layers suffice: both ends of the model on stage 0.
+        ParallelLayout v = layout;
+        v.schedule = PipelineKind::zbv;
+        v.virtual_stages = 2;
+        return validate(v, model, v.world()).empty() ? v : layout;
     }
 }
 
@@ -439,7 +456,7 @@ void expect_covered_once(const ModelSpec& model, const ParallelLayout& layout, S
 TEST(BoxesOf, EachElementHasExactlyOneHolderInRandomLayouts)
 {
     const CounterRng rng(17, RngPurpose::test);
-    int with_shared_heads = 0, with_zero = 0, with_stages = 0, with_replicas = 0;
+    int with_shared_heads = 0, with_zero = 0, with_stages = 0, with_replicas = 0, with_v = 0;
     for (std::uint64_t n = 0; n < 60; ++n)
     {
         const ModelSpec model = random_model(rng, n);
@@ -452,11 +469,13 @@ TEST(BoxesOf, EachElementHasExactlyOneHolderInRandomLayouts)
         with_zero += layout.zero_stage > 0 && layout.dp > 1 ? 1 : 0;
         with_stages += layout.pp > 1 && model.tied ? 1 : 0;
         with_replicas += layout.replicas() > 1 ? 1 : 0;
+        with_v += layout.schedule == PipelineKind::zbv ? 1 : 0;
     }
     EXPECT_GT(with_replicas, 3);
     EXPECT_GT(with_shared_heads, 5);
     EXPECT_GT(with_zero, 10);
     EXPECT_GT(with_stages, 5);
+    EXPECT_GT(with_v, 2);
 }
 
 TEST(BoxesOf, CopiesOfAnElementAreDistinctlyNumbered)

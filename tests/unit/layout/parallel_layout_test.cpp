@@ -4,12 +4,15 @@
 
 #include <string>
 
+#include "support/expect_error.hpp"
+
 namespace plimsoll
 {
 namespace
 {
 
 using Faults = std::vector<std::string>;
+using plimsoll::testing::expect_error;
 
 ModelSpec gpt2_large()
 {
@@ -141,6 +144,103 @@ TEST(ValidateLayout, BatchIsWholeMicroBatches)
     EXPECT_EQ(validate(layout, gpt2_large(), 4),
               (Faults{"global batch 5 is not a multiple of dp 4 x micro-batch 2 = 8 (each rank takes whole micro-batches). "
                       "nearest: 8"}));
+}
+
+ParallelLayout scheduled(PipelineKind kind, std::int64_t pp, std::int64_t virtual_stages)
+{
+    ParallelLayout layout = make_layout(1, 1, pp);
+    layout.schedule = kind;
+    layout.virtual_stages = virtual_stages;
+    return layout;
+}
+
+TEST(StageSplitText, IsReadAndWritten)
+{
+    for (const char* text : {"even", "auto", "7,9,9,7", "36"}) { EXPECT_EQ(stage_split_text(parse_stage_split(text)), text); }
+    EXPECT_EQ(parse_stage_split("7,9").layers, (std::vector<std::int64_t>{7, 9}));
+    for (const char* text : {"", "7,,9", "7,", ",7", "7 9", "-1,3", "odd", "7,9.5", "99999999999"})
+    {
+        expect_error<ConfigError>(
+            [&] { parse_stage_split(text); },
+            fmt::format("pp-split '{}' is not known (even, auto, or the layers of each stage such as 7,9,9,7)", text));
+    }
+}
+
+TEST(ValidateLayout, ASplitGivesEachStageLayersAndAllOfThem)
+{
+    ParallelLayout layout = make_layout(1, 1, 4);
+    const auto faults_of = [&](const char* text)
+    {
+        layout.split = parse_stage_split(text);
+        return validate(layout, gpt2_large(), 4);
+    };
+    EXPECT_EQ(faults_of("8,10,10,8"), Faults{});
+    EXPECT_EQ(faults_of("auto"), Faults{});
+    EXPECT_EQ(faults_of("12,12,12"), Faults{"pp-split 12,12,12 has 3 numbers, the layout 4 stages. nearest: 9,9,9,9"});
+    EXPECT_EQ(faults_of("8,10,10,10"), Faults{"pp-split 8,10,10,10 has 38 layers, the model 36. nearest: 8,10,10,8"});
+    EXPECT_EQ(faults_of("20,20,1,1"), Faults{"pp-split 20,20,1,1 has 42 layers, the model 36. nearest: 9,9,9,9"});
+    EXPECT_EQ(faults_of("18,0,9,9"), Faults{"pp-split 18,0,9,9 gives stage 1 no layer (each needs one). nearest: 9,9,9,9"});
+    layout.schedule = PipelineKind::interleaved;
+    layout.virtual_stages = 2;
+    EXPECT_EQ(faults_of("9,9,9,9"), Faults{"pp-split 9,9,9,9 has 4 numbers, the layout 8 virtual stages (pp 4 x virtual-stages 2). "
+                                           "nearest: 5,5,5,5,4,4,4,4"});
+    EXPECT_EQ(faults_of("0,9,9,9,9,0,0,0").front(), "pp-split 0,9,9,9,9,0,0,0 gives virtual stage 0 no layer (each needs one). nearest: "
+                                                    "5,5,5,5,4,4,4,4");
+}
+
+TEST(ValidateLayout, SchedulesSayHowManyChunksTheyTake)
+{
+    const ModelSpec model = gpt2_large();
+    for (const PipelineKind kind : {PipelineKind::one_f_one_b, PipelineKind::gpipe, PipelineKind::zb_h1})
+    {
+        EXPECT_EQ(validate(scheduled(kind, 4, 1), model, 4), Faults{});
+        EXPECT_EQ(validate(scheduled(kind, 4, 2), model, 4),
+                  Faults{fmt::format("schedule {} has one chunk per stage (virtual-stages is 2). nearest: virtual-stages 1, or schedule "
+                                     "interleaved", pipeline_kind_name(kind))});
+    }
+    EXPECT_EQ(validate(scheduled(PipelineKind::interleaved, 4, 3), model, 4), Faults{});
+    EXPECT_EQ(validate(scheduled(PipelineKind::interleaved, 4, 1), model, 4),
+              Faults{"schedule interleaved needs at least 2 chunks per stage (virtual-stages is 1). nearest: virtual-stages 2, or "
+                     "schedule 1f1b"});
+    EXPECT_EQ(validate(scheduled(PipelineKind::interleaved, 1, 2), model, 1),
+              Faults{"schedule interleaved needs at least 2 stages (pp is 1). nearest: pp 2, or schedule 1f1b"});
+    EXPECT_EQ(validate(scheduled(PipelineKind::zbv, 4, 2), model, 4), Faults{});
+    EXPECT_EQ(validate(scheduled(PipelineKind::zbv, 4, 3), model, 4),
+              Faults{"schedule zbv has 2 chunks per stage (virtual-stages is 3). nearest: virtual-stages 2"});
+    EXPECT_EQ(validate(scheduled(PipelineKind::zbv, 4, 0), model, 4), Faults{"virtual-stages must be at least 1 (it is 0)"});
+}
+
+TEST(ValidateLayout, EachVirtualStageNeedsALayer)
+{
+    EXPECT_EQ(validate(scheduled(PipelineKind::interleaved, 8, 6), gpt2_large(), 8),
+              Faults{"36 layers cannot fill 48 virtual stages (pp 8 x virtual-stages 6, each needs a layer). nearest: virtual-stages 4"});
+    EXPECT_EQ(validate(scheduled(PipelineKind::zbv, 20, 2), gpt2_large(), 20),
+              Faults{"36 layers cannot fill 40 virtual stages (pp 20 x virtual-stages 2, each needs a layer). nearest: pp 18"});
+}
+
+TEST(ValidateLayout, InterleavingTakesMicroBatchesInGroupsOfStages)
+{
+    ParallelLayout layout = scheduled(PipelineKind::interleaved, 4, 2);
+    layout.dp = 2;
+    layout.micro_batch = 4;
+    layout.global_batch = 48;
+    EXPECT_EQ(validate(layout, gpt2_large(), 8),
+              Faults{"schedule interleaved takes micro-batches in groups of pp 4 (6 are accumulated: global-batch 48 / (dp 2 x "
+                     "micro-batch 4)). nearest: global-batch 32 or 64"});
+    layout.global_batch = 8;
+    const std::string fault = schedule_faults(layout).front();
+    EXPECT_EQ(fault.substr(fault.find("nearest")), "nearest: global-batch 32");
+}
+
+TEST(WithPp, AListGoesWithItsNumberOfStages)
+{
+    ParallelLayout layout = make_layout(1, 1, 4);
+    layout.split = parse_stage_split("8,10,10,8");
+    EXPECT_EQ(with_pp(layout, 4).split, layout.split);
+    EXPECT_EQ(with_pp(layout, 2).split, StageSplit());
+    EXPECT_EQ(with_pp(layout, 2).pp, 2);
+    layout.split = parse_stage_split("auto");
+    EXPECT_EQ(with_pp(layout, 2).split, layout.split);
 }
 
 TEST(ValidateLayout, AllFaultsComeTogether)

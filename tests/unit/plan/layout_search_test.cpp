@@ -35,6 +35,21 @@ TEST(LayoutSearch, TriesEveryProductAndSmallerMicroBatches)
     EXPECT_EQ(search.fitting.size(), static_cast<std::size_t>(search.tried));
 }
 
+TEST(LayoutSearch, AListOfLayersIsGivenUpWithItsStages)
+{
+    ParallelLayout layout = layout_of(1, 1, 4, 0, 2, 4);
+    layout.split = parse_stage_split("1,3,3,1");
+    int other_pp = 0;
+    for (const LayoutChoice& choice : search_layouts(plan_of(layout), limit_of(std::int64_t{1} << 40)).fitting)
+    {
+        const bool same = choice.layout.pp == 4;
+        EXPECT_EQ(choice.layout.split.kind, same ? SplitKind::listed : SplitKind::even);
+        EXPECT_EQ(choice.options.find("--pp-split even") != std::string::npos, !same) << choice.options;
+        other_pp += same ? 0 : 1;
+    }
+    EXPECT_GT(other_pp, 0);
+}
+
 TEST(LayoutSearch, LeavesOutWhatTheModelForbids)
 {
     // 3 ranks: 8 heads cannot be cut into 3, 8 layers fill 3 stages.

@@ -114,10 +114,11 @@ TEST(MemoryPlan, RepeatsLeftOutDoNotChangeThePeak)
     {
         for (const std::int64_t accumulation : {1, 3, 5, 12, 40})
         {
-            for (std::int64_t stage = 0; stage < pp; ++stage)
+            for (std::int64_t stage = 0; stage < 2 * pp; ++stage)
             {
                 StepInputs inputs = inputs_of(eight_layer_gpt2(), layout_of(1, 1, pp, 0, 1, accumulation), 16);
-                inputs.coordinate.index[static_cast<std::size_t>(MeshAxis::pp)] = stage;
+                inputs.layout.schedule = stage < pp ? PipelineKind::one_f_one_b : PipelineKind::gpipe;
+                inputs.coordinate.index[static_cast<std::size_t>(MeshAxis::pp)] = stage % pp;
                 MemoryFold fold;
                 const EventSink sink = [&](const StepEvent& event) { fold.add(event); };
                 const RankProgram program(inputs);
@@ -128,6 +129,36 @@ TEST(MemoryPlan, RepeatsLeftOutDoNotChangeThePeak)
             }
         }
     }
+}
+
+TEST(MemoryPlan, GPipeKeepsEveryMicroBatchOnEveryStage)
+{
+    const auto plan_of = [](std::int64_t accumulation)
+    {
+        ParallelLayout layout = layout_of(1, 1, 4, 0, 1, accumulation);
+        layout.schedule = PipelineKind::gpipe;
+        return plan_memory(eight_layer_gpt2(), layout, inputs_of(tiny_llama(), layout, 16).policies);
+    };
+    const MemoryPlan six = plan_of(6), seven = plan_of(7), eight = plan_of(8);
+    for (std::size_t stage = 0; stage < 4; ++stage)
+    {
+        EXPECT_EQ(eight.stages[stage].micro_batches_in_flight, 8);
+        const auto kept = [&](const MemoryPlan& plan) { return plan.stages[stage].step.of(MemoryUse::activations); };
+        EXPECT_EQ(kept(eight) - kept(seven), kept(seven) - kept(six));
+        EXPECT_GT(kept(eight), kept(seven));
+    }
+}
+
+TEST(MemoryPlan, AnUnevenSplitMovesLayersAndThePeak)
+{
+    ParallelLayout layout = layout_of(1, 1, 4, 0, 1, 8);
+    layout.split = parse_stage_split("1,1,5,1");
+    const StepPolicies policies = inputs_of(tiny_llama(), layout, 16).policies;
+    const MemoryPlan plan = plan_memory(eight_layer_gpt2(), layout, policies);
+    EXPECT_EQ(plan.worst_stage(), 2);
+    EXPECT_EQ(plan.stages[2].layers.first, 2);
+    EXPECT_EQ(plan.stages[2].layers.last, 7);
+    EXPECT_EQ(planned_peak_bytes(plan.model, layout, policies), plan.peak_bytes());
 }
 
 TEST(MemoryPlan, FirstStagesKeepMoreMicroBatches)

@@ -22,6 +22,21 @@ TEST(PlanInputs, AutoDividesTheWorld)
     EXPECT_EQ(parallel_layout(config, 16).dp, 3);
 }
 
+TEST(PlanInputs, VirtualStagesAreWhatTheScheduleNeeds)
+{
+    RunConfig config;
+    EXPECT_EQ(parallel_layout(config, 1).schedule, PipelineKind::one_f_one_b);
+    EXPECT_EQ(parallel_layout(config, 1).virtual_stages, 1);
+    config.layout.schedule = "zbv";
+    EXPECT_EQ(parallel_layout(config, 1).virtual_stages, 2);
+    config.layout.schedule = "interleaved";
+    EXPECT_EQ(parallel_layout(config, 1).virtual_stages, 2);
+    config.layout.virtual_stages = 3;
+    config.layout.pp_split = "1,2,3";
+    EXPECT_EQ(parallel_layout(config, 1).virtual_stages, 3);
+    EXPECT_EQ(parallel_layout(config, 1).split, parse_stage_split("1,2,3"));
+}
+
 TEST(PlanInputs, ValidationTakesItsOwnBatch)
 {
     RunConfig config;
