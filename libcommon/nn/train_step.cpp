@@ -194,8 +194,9 @@ class StageRun
 
 TrainStep::TrainStep(Model& model, ShardedParams& params, RankGroups& groups, StepSettings settings, BatchSource source)
     : model_(model), params_(params), groups_(groups), settings_(settings), source_(std::move(source)),
-      pipeline_(make_1f1b_schedule(groups.pp->size(),
-                                   settings.global_batch / (settings.micro_batch * groups.dp_size()))),
+      pipeline_(make_schedule(params.layout().schedule, groups.pp->size(),
+                              settings.global_batch / (settings.micro_batch * groups.dp_size()),
+                              params.layout().virtual_stages)),
       reducer_(params.flat(), params.layout(), groups),
       units_(params, reducer_,
              UnitOrder(params.flat(), params.layout(), uses_of_step(params.flat(), pipeline_, groups.pp->rank())), stream_)

@@ -2,7 +2,7 @@
 /// One optimizer step: micro-batches through the schedule, gradients reduced, norm and clip, AdamW.
 ///
 /// Over many ranks every rank of a step calls run() with the same arguments. dp ranks take micro-batches in turn, tp ranks the
-/// same ones, stages the parts of the schedule (1F1B) that are theirs. What a step returns is the same on all ranks.
+/// same ones, stages the parts of the schedule that are theirs. What a step returns is the same on all ranks.
 ///
 /// Loss is defined once: sum over all valid tokens of the global batch / their number. The gradient's factor at the source is the
 /// constant 1 / (global batch x seq len); nominal / valid, and the clip factor, are applied once in the optimizer.

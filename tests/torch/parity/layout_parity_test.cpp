@@ -50,6 +50,15 @@ TEST(LayoutParity, Gpt2OnTwoRanks) { check_all(every_layout("gpt2", 2)); }
 TEST(LayoutParity, Gpt2OnFourRanks) { check_all(every_layout("gpt2", 4)); }
 TEST(LayoutParity, Gpt2OnEightRanks) { check_all(every_layout("gpt2", 8)); }
 
+TEST(LayoutParity, Gpt2InEveryScheduleAndSplit)
+{
+    for (const Case& c : {Case{"gpt2", 1, 1, 2, 4, 0, 0, "gpipe"}, Case{"gpt2", 1, 1, 3, 4, 0, 0, "1f1b", "3,3,2"},
+                          Case{"gpt2", 1, 1, 4, 3, 0, 0, "1f1b", "auto"}, Case{"gpt2", 1, 2, 4, 6, 0, 0, "gpipe", "1,4,2,1"}})
+    {
+        check(c, at::kDouble);
+    }
+}
+
 TEST(LayoutParity, LlamaSampled)
 {
     check_all({{"llama-gqa", 2, 1, 1, 3, 0}, {"llama-gqa", 1, 2, 2, 3, 0}, {"llama-gqa", 2, 4, 1, 1, 1},

@@ -14,18 +14,22 @@ struct Case
     std::int64_t dp, tp, pp, accumulation;
     int zero;
     std::int64_t dp_shard = 0;
+    const char* schedule = "1f1b";
+    const char* split = "even";
 };
 
 inline std::string text_of(const Case& c)
 {
-    return fmt::format("{} dp {} tp {} pp {} accumulation {} zero {} dp-shard {}", c.model, c.dp, c.tp, c.pp, c.accumulation,
-                       c.zero, c.dp_shard);
+    return fmt::format("{} dp {} tp {} pp {} {} split {} accumulation {} zero {} dp-shard {}", c.model, c.dp, c.tp, c.pp, c.schedule,
+                       c.split, c.accumulation, c.zero, c.dp_shard);
 }
 
 inline ParallelLayout layout_of(const Case& c)
 {
     ParallelLayout layout = parity_layout(c.dp, c.tp, c.pp, c.accumulation, c.zero);
     layout.dp_shard = c.dp_shard;
+    layout.schedule = parse_pipeline_kind(c.schedule);
+    layout.split = parse_stage_split(c.split);
     return layout;
 }
 

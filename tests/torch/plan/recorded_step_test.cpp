@@ -345,6 +345,35 @@ TEST(RecordedStep, ZeroStagesBucketsAndReplicasAreAsPlanned)
     }
 }
 
+TEST(RecordedStep, SchedulesAndSplitsAreAsPlanned)
+{
+    struct Row
+    {
+        const char* schedule;
+        const char* split;
+        std::int64_t dp, tp, pp, accumulation;
+    };
+    for (const Row& row : {Row{"gpipe", "even", 1, 1, 2, 3}, Row{"gpipe", "1,4,2,1", 1, 2, 4, 5}, Row{"gpipe", "even", 2, 1, 1, 3},
+                           Row{"1f1b", "3,3,2", 1, 1, 3, 4}, Row{"1f1b", "auto", 2, 1, 4, 3}})
+    {
+        StepInputs inputs;
+        inputs.model = gpt2();
+        inputs.layout.dp = row.dp;
+        inputs.layout.tp = row.tp;
+        inputs.layout.pp = row.pp;
+        inputs.layout.global_batch = row.dp * row.accumulation;
+        inputs.layout.schedule = parse_pipeline_kind(row.schedule);
+        inputs.layout.split = parse_stage_split(row.split);
+        inputs.policies.seq_len = seq_len;
+        inputs.policies.loss_chunks = 2;
+        inputs.policies.eval_micro_batch = 3;
+        ASSERT_TRUE(validate(inputs.layout, inputs.model, inputs.layout.world()).empty());
+        SCOPED_TRACE(fmt::format("{} {}", row.schedule, row.split));
+        check_layout(inputs);
+        if (::testing::Test::HasFailure()) { return; }
+    }
+}
+
 TEST(RecordedStep, DoublePrecisionIsAsPlanned)
 {
     StepInputs inputs;
