@@ -23,7 +23,7 @@ constexpr const char* schedule_hint = "plimsoll-estimate --draw-schedule shows i
 
 const std::vector<std::string>& built_schedules()
 {
-    static const std::vector<std::string> names = {"1f1b", "gpipe"};
+    static const std::vector<std::string> names = {"1f1b", "gpipe", "zb-h1"};
     return names;
 }
 

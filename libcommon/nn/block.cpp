@@ -181,4 +181,52 @@ at::Tensor block_backward(const OpContext& ctx, const BlockParams& params, Block
     return attention_branch_backward(ctx, params, std::move(saved), dmiddle_ND, grads);
 }
 
+BlockBackward block_backward_input(const OpContext& ctx, const BlockParams& params, BlockSaved&& saved, at::Tensor dy_ND)
+{
+    BlockBackward result;
+    at::Tensor dmiddle_ND;
+    {
+        const OpScope scope(PlanOp::mlp, params.layer);
+        MlpBackward fed = mlp_backward_input(ctx, params.mlp, std::move(saved.mlp), dy_ND);
+        result.pending.mlp = std::move(fed.pending);
+        dmiddle_ND = std::move(fed.dx_ND);
+    }
+    {
+        const OpScope scope(PlanOp::mlp_norm, params.layer);
+        NormBackward normed = norm_backward_input_add(ctx, params.mlp_norm, std::move(saved.mlp_norm), dmiddle_ND, dy_ND,
+                                                      WrittenOver::dy);
+        result.pending.mlp_norm = std::move(normed.pending);
+    }
+    {
+        const OpScope scope(PlanOp::attention, params.layer);
+        AttentionBackward attended =
+            attention_backward_input(ctx, params.attention, std::move(saved.attention), dmiddle_ND);
+        result.pending.attention = std::move(attended.pending);
+        result.dx_ND = std::move(attended.dx_ND);
+    }
+    const OpScope scope(PlanOp::input_norm, params.layer);
+    NormBackward normed = norm_backward_input_add(ctx, params.input_norm, std::move(saved.input_norm), result.dx_ND,
+                                                  dmiddle_ND, WrittenOver::dy);
+    result.pending.input_norm = std::move(normed.pending);
+    return result;
+}
+
+void block_backward_weight(const OpContext& ctx, const BlockParams& params, BlockPending&& pending, BlockGrads& grads)
+{
+    {
+        const OpScope scope(PlanOp::mlp, params.layer);
+        mlp_backward_weight(ctx, std::move(pending.mlp), grads.mlp);
+    }
+    {
+        const OpScope scope(PlanOp::mlp_norm, params.layer);
+        norm_backward_weight(ctx, std::move(pending.mlp_norm), grads.mlp_norm);
+    }
+    {
+        const OpScope scope(PlanOp::attention, params.layer);
+        attention_backward_weight(ctx, std::move(pending.attention), grads.attention);
+    }
+    const OpScope scope(PlanOp::input_norm, params.layer);
+    norm_backward_weight(ctx, std::move(pending.input_norm), grads.input_norm);
+}
+
 }  // namespace plimsoll::nn

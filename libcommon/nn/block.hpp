@@ -54,4 +54,23 @@ BlockForward block_forward(const OpContext& ctx, const BlockParams& params, cons
 at::Tensor block_backward(const OpContext& ctx, const BlockParams& params, BlockSaved&& saved, const at::Tensor& dy_ND,
                           BlockGrads& grads);
 
+/// What backward_input leaves for backward_weight.
+struct BlockPending
+{
+    MlpPending mlp;
+    NormPending mlp_norm;
+    AttentionPending attention;
+    NormPending input_norm;
+};
+
+struct BlockBackward
+{
+    at::Tensor dx_ND;
+    BlockPending pending;
+};
+
+/// dx lies in memory of its own: dy is kept in `pending`.
+BlockBackward block_backward_input(const OpContext& ctx, const BlockParams& params, BlockSaved&& saved, at::Tensor dy_ND);
+void block_backward_weight(const OpContext& ctx, const BlockParams& params, BlockPending&& pending, BlockGrads& grads);
+
 }  // namespace plimsoll::nn

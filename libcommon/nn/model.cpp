@@ -275,6 +275,48 @@ at::Tensor Model::backward(const OpContext& ctx, ForwardState&& state, at::Tenso
     return at::Tensor();
 }
 
+InputBackward Model::backward_input(const OpContext& ctx, ForwardState&& state, at::Tensor dy_ND, UnitUses* uses)
+{
+    const ScopedMemoryTag tag(MemoryTag::transient);
+    EXPECT(dy_ND.defined() != last_stage_);
+    InputBackward result;
+    at::Tensor dx_ND = last_stage_ ? std::move(state.dx_ND) : std::move(dy_ND);
+    for (std::size_t block = blocks_.size(); block-- > 0;)
+    {
+        use(uses, Piece::block, block, Needs::parameters,
+            [&]
+            {
+                BlockBackward done =
+                    block_backward_input(ctx, blocks_[block], std::move(state.blocks[block]), std::move(dx_ND));
+                state.blocks.pop_back();
+                result.pending.blocks.push_back(std::move(done.pending));
+                dx_ND = std::move(done.dx_ND);
+            });
+    }
+    if (first_stage_) { result.pending.embedding = embedding_backward_input(ctx, std::move(state.embedding), dx_ND); }
+    else { result.dx_ND = std::move(dx_ND); }
+    return result;
+}
+
+void Model::backward_weight(const OpContext& ctx, BackwardPending&& pending, UnitUses* uses)
+{
+    const ScopedMemoryTag tag(MemoryTag::transient);
+    EXPECT(pending.blocks.size() == blocks_.size());
+    for (std::size_t i = 0; i < blocks_.size(); ++i)
+    {
+        const std::size_t block = blocks_.size() - 1 - i;
+        use(uses, Piece::block, block, Needs::gradients,
+            [&] { block_backward_weight(ctx, blocks_[block], std::move(pending.blocks[i]), block_grads_[block]); });
+    }
+    if (!first_stage_) { return; }
+    use(uses, Piece::embedding, 0, Needs::gradients,
+        [&]
+        {
+            const OpScope scope(PlanOp::embedding);
+            embedding_backward_weight(ctx, std::move(pending.embedding), embedding_grads_);
+        });
+}
+
 at::Tensor Model::blocks_forward(const OpContext& ctx, const at::Tensor& ids_N, at::Tensor x_ND, UnitUses* uses)
 {
     const ScopedMemoryTag tag(MemoryTag::transient);

@@ -49,6 +49,19 @@ struct ForwardState
     at::Tensor dx_ND; ///< gradient of the last block's output: the fused loss makes it in forward, through the final norm
 };
 
+/// What backward_input leaves for backward_weight.
+struct BackwardPending
+{
+    std::vector<BlockPending> blocks; ///< from the last layer down
+    EmbeddingPending embedding;       ///< first stage only
+};
+
+struct InputBackward
+{
+    at::Tensor dx_ND; ///< what the stage before receives, undefined on the first
+    BackwardPending pending;
+};
+
 struct TrainForward
 {
     LossSums sums;     ///< last stage only, elsewhere zero
@@ -81,6 +94,11 @@ class Model
     /// Adds all other gradients; consumes the state block by block. `dy_ND`: what the next stage sent, undefined on the last.
     /// Returns what the stage before receives, undefined on the first.
     at::Tensor backward(const OpContext& ctx, ForwardState&& state, at::Tensor dy_ND = at::Tensor(), UnitUses* uses = nullptr);
+    /// backward() in two halves, which a schedule may run apart; gradients are the same to the bit. The first needs the parameters,
+    /// the second adds to the gradients.
+    InputBackward backward_input(const OpContext& ctx, ForwardState&& state, at::Tensor dy_ND = at::Tensor(),
+                                 UnitUses* uses = nullptr);
+    void backward_weight(const OpContext& ctx, BackwardPending&& pending, UnitUses* uses = nullptr);
     /// Loss only; keeps nothing alive.
     LossSums evaluate(const OpContext& ctx, const TokenTensors& tokens);
     /// One stage of evaluate().

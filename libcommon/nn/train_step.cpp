@@ -87,6 +87,16 @@ class StageRun
             set_recorded_phase(StepPhase::backward, action.micro_batch);
             backward(action.micro_batch);
         };
+        on.backward_input = [this](const Action& action)
+        {
+            set_recorded_phase(StepPhase::backward, action.micro_batch);
+            backward_input(alive_.at(action.micro_batch));
+        };
+        on.backward_weight = [this](const Action& action)
+        {
+            set_recorded_phase(StepPhase::backward, action.micro_batch);
+            backward_weight(action.micro_batch);
+        };
         on.send_gradient = [this](const Action&) { send_gradient(); };
         on.after_action = [this](const Action&) { groups_.pp->progress(); };
         return on;
@@ -102,7 +112,7 @@ class StageRun
     }
 
   private:
-    /// Between the forward and the backward of one micro-batch; the state looks into the batch's memory.
+    /// Between the forward and the (whole) backward of one micro-batch; the state looks into the batch's memory.
     struct MicroBatch
     {
         TokenBatch batch;
@@ -111,6 +121,7 @@ class StageRun
         at::Tensor dy_ND;
         Work sent;
         ForwardState state;
+        BackwardPending pending;
     };
 
     std::int64_t num_tokens() const { return ctx_.batch * ctx_.seq_len; }
@@ -163,6 +174,23 @@ class StageRun
         const auto found = alive_.find(micro_batch);
         ENSURE(found != alive_.end());
         dx_ND_ = model_.backward(ctx_, std::move(found->second.state), std::move(found->second.dy_ND), &units_);
+        alive_.erase(found);
+        clock_.lap(times_.backward);
+    }
+
+    void backward_input(MicroBatch& slot)
+    {
+        InputBackward done = model_.backward_input(ctx_, std::move(slot.state), std::move(slot.dy_ND), &units_);
+        dx_ND_ = std::move(done.dx_ND);
+        slot.pending = std::move(done.pending);
+        clock_.lap(times_.backward);
+    }
+
+    void backward_weight(std::int64_t micro_batch)
+    {
+        const auto found = alive_.find(micro_batch);
+        ENSURE(found != alive_.end());
+        model_.backward_weight(ctx_, std::move(found->second.pending), &units_);
         alive_.erase(found);
         clock_.lap(times_.backward);
     }

@@ -137,11 +137,14 @@ MemoryPlan plan_memory(const ModelSpec& model, const ParallelLayout& layout, con
 
 std::int64_t planned_peak_bytes(const ModelSpec& model, const ParallelLayout& layout, const StepPolicies& policies)
 {
-    // Evenly split, stages between the ends do the same with never more micro-batches in flight or layers than the one before.
+    // Evenly split and with whole backwards, stages between the ends do the same with never more micro-batches in flight or layers
+    // than the one before.
+    const bool falls = layout.split.kind == SplitKind::even &&
+                       (layout.schedule == PipelineKind::one_f_one_b || layout.schedule == PipelineKind::gpipe);
     std::vector<std::int64_t> stages;
     for (std::int64_t stage = 0; stage < layout.pp; ++stage)
     {
-        if (layout.split.kind != SplitKind::even || stage < 2 || stage == layout.pp - 1) { stages.push_back(stage); }
+        if (!falls || stage < 2 || stage == layout.pp - 1) { stages.push_back(stage); }
     }
     std::int64_t peak = 0;
     for_stages(model, layout, policies, stages,

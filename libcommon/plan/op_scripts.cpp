@@ -66,6 +66,12 @@ class Writer
     /// Frees the norm's input too: `input_op.y`, in the block's own layer or before it.
     void norm_backward(PlanOp op, PlanOp input_op, std::int64_t input_layer = -1)
     {
+        norm_backward_input(op, input_op, input_layer);
+        norm_backward_weight(op);
+    }
+
+    void norm_backward_input(PlanOp op, PlanOp input_op, std::int64_t input_layer = -1)
+    {
         alloc(op, "dweight_parts");
         alloc_if(op, "dbias_parts");
         alloc(op, "dweight");
@@ -76,11 +82,15 @@ class Writer
         free(op, "rstd");
         free_if(op, "mean");
         free(input_op, "y", input_layer);
+    }
+
+    void norm_backward_weight(PlanOp op)
+    {
         free_if(op, "dbias");
         free(op, "dweight");
     }
 
-    void mlp_backward()
+    void mlp_backward_input()
     {
         const PlanOp op = PlanOp::mlp;
         alloc(op, "dact");
@@ -88,18 +98,27 @@ class Writer
         compute(op, "backward input", mlp_product(),
                 2 * stream_bytes() + 3 * bytes(op, "pre") + 3 * bytes(op, "dact") + mlp_weight_bytes());
         sum_over_tp(op, "dx");
+    }
+
+    enum class Gradient { stays, ends };
+
+    /// `incoming`: whether the gradient that came into the block ends with its last reader.
+    void mlp_backward_weight(Gradient incoming)
+    {
+        const PlanOp op = PlanOp::mlp;
         passing_if(op, "ddown_bias_parts");
         passing_if(op, "din_bias_parts");
         compute(op, "backward weight", mlp_product(),
                 2 * stream_bytes() + bytes(op, "pre") + bytes(op, "dact") + 2 * mlp_weight_bytes());
         // The activation's output lies where the pre-activation was (GELU) or where its gradient was (SwiGLU).
         const bool gated = model_.activation == Activation::swiglu;
+        if (incoming == Gradient::ends) { free(op, "dx", block_gradient_layer); }
         free(op, gated ? "dact" : "pre");
         free(op, gated ? "pre" : "dact");
         free(PlanOp::mlp_norm, "y");
     }
 
-    void attention_backward()
+    void attention_backward_input()
     {
         const PlanOp op = PlanOp::attention;
         alloc(op, "dqkv");
@@ -117,12 +136,18 @@ class Writer
         sum_over_tp(op, "dx");
         free(op, "lse");
         free(op, "qkv");
+    }
+
+    void attention_backward_weight(Gradient incoming)
+    {
+        const PlanOp op = PlanOp::attention;
         passing_if(op, "do_bias_parts");
         passing_if(op, "dqkv_bias_parts");
         compute(op, "backward weight", product(shapes_.hidden, shapes_.qkv_columns()) + out_product(),
                 2 * stream_bytes() + bytes(op, "qkv") + bytes(op, "out") + 2 * attention_weight_bytes());
         free_if(op, "dk_norm");
         free_if(op, "dq_norm");
+        if (incoming == Gradient::ends) { free(PlanOp::mlp, "dx"); }
         free(op, "out");
         free(op, "dqkv");
         free(PlanOp::input_norm, "y");
@@ -130,12 +155,31 @@ class Writer
 
     void block_backward()
     {
-        mlp_backward();
+        mlp_backward_input();
+        mlp_backward_weight(Gradient::stays);
         norm_backward(PlanOp::mlp_norm, PlanOp::attention);
         free(PlanOp::mlp, "dx");
-        attention_backward();
+        attention_backward_input();
+        attention_backward_weight(Gradient::stays);
         norm_backward(PlanOp::input_norm, PlanOp::mlp, block_input_layer);
         free(PlanOp::attention, "dx");
+    }
+
+    /// The branches' dx become the gradients of the stream; what came in and they stay for the weights.
+    void block_backward_input()
+    {
+        mlp_backward_input();
+        norm_backward_input(PlanOp::mlp_norm, PlanOp::attention);
+        attention_backward_input();
+        norm_backward_input(PlanOp::input_norm, PlanOp::mlp, block_input_layer);
+    }
+
+    void block_backward_weight()
+    {
+        mlp_backward_weight(Gradient::ends);
+        norm_backward_weight(PlanOp::mlp_norm);
+        attention_backward_weight(Gradient::ends);
+        norm_backward_weight(PlanOp::input_norm);
     }
 
     /// In the order in which the members of a block's saved tensors end.
@@ -306,6 +350,8 @@ OpScripts::OpScripts(const ModelSpec& model, const ActivationTable& table)
     forward.norm_forward(PlanOp::mlp_norm);
     forward.mlp_forward();
     into(block_backward).block_backward();
+    into(OpScripts::block_backward_input).block_backward_input();
+    into(OpScripts::block_backward_weight).block_backward_weight();
     into(block_drop).block_drop();
     Writer head = into(head_step);
     head.norm_forward(PlanOp::final_norm);

@@ -14,6 +14,8 @@ using OpScript = std::vector<StepEvent>;
 
 /// Stands for the layer of an event that frees what came into the block: which tensor that is depends on the layer.
 constexpr std::int64_t block_input_layer = -2;
+/// The same for the gradient that came into the block from behind, where the block's gradient lies beside it.
+constexpr std::int64_t block_gradient_layer = -3;
 
 struct OpScripts
 {
@@ -24,6 +26,8 @@ struct OpScripts
     OpScript embedding_backward;
     OpScript block_forward;
     OpScript block_backward;        ///< consumes what block_forward saved
+    OpScript block_backward_input;  ///< the same in two halves
+    OpScript block_backward_weight;
     OpScript block_drop;            ///< validation: saved tensors go with the block
     OpScript head_step;             ///< last norm and loss, forward and backward; ends with final_norm.y as a gradient
     OpScript head_validate;         ///< last norm and loss; ends without any tensor

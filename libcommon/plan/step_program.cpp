@@ -34,7 +34,10 @@ class Expander
     void run(const FlatLayout& flat, const PipelineSchedule& schedule)
     {
         follow(flat, uses_of_step(flat, schedule, stage_));
-        for (const Action& action : schedule.stages[static_cast<std::size_t>(stage_)])
+        const std::vector<Action>& actions = schedule.actions(stage_);
+        split_backward_ =
+            std::any_of(actions.begin(), actions.end(), [](const Action& a) { return a.kind == ActionKind::backward_weight; });
+        for (const Action& action : actions)
         {
             micro_batch_ = action.micro_batch;
             switch (action.kind)
@@ -44,8 +47,9 @@ class Expander
                 case ActionKind::send_activation: sent_[micro_batch_] = start_message(CollectiveKind::send, "y"); break;
                 case ActionKind::recv_gradient: recv_gradient(); break;
                 case ActionKind::backward: backward(); break;
+                case ActionKind::backward_input: backward_input(); break;
+                case ActionKind::backward_weight: backward_weight(); break;
                 case ActionKind::send_gradient: send_gradient(); break;
-                default: throw InternalError(fmt::format("the plan knows no action {}", action_kind_name(action.kind)));
             }
         }
         finish_gradient_send();
@@ -189,6 +193,7 @@ class Expander
         {
             const bool in_block = event.op >= PlanOp::input_norm && event.op <= PlanOp::mlp;
             if (event.layer == block_input_layer) { name_block_input(event, layer); }
+            else if (event.layer == block_gradient_layer) { name_block_gradient(event, layer); }
             else { event.layer = in_block ? layer : -1; }
             if (event.kind == EventKind::start) { event.id = next_id_++; }
             if (event.kind == EventKind::wait) { event.id = next_id_ - 1; }
@@ -205,6 +210,23 @@ class Expander
         event.op = input.op;
         event.name = input.name;
         event.category = input.category;
+    }
+
+    /// The gradient that enters block `layer` from behind, in the split backward.
+    void name_block_gradient(StepEvent& event, std::int64_t layer) const
+    {
+        const bool is_top = layer + 1 == range_.last;
+        const PlannedTensor& gradient = !is_top ? table_.at(PlanOp::attention, "dx") : stream_gradient();
+        event.layer = is_top ? -1 : layer + 1;
+        event.op = gradient.op;
+        event.name = gradient.name;
+        event.category = gradient.category;
+    }
+
+    /// What enters the stage's last block from behind.
+    const PlannedTensor& stream_gradient() const
+    {
+        return last_stage_ ? table_.at(PlanOp::final_norm, "y") : table_.at(PlanOp::pipeline, "dy");
     }
 
     void emit(StepEvent& event)
@@ -323,11 +345,36 @@ class Expander
             });
     }
 
-    /// The gradient of the stream lies where it began: it is written over from layer to layer.
+    void backward_input()
+    {
+        phase_ = StepPhase::backward;
+        for (std::int64_t layer = range_.last; layer-- > range_.first;)
+        {
+            use([&] { replay(scripts_.block_backward_input, layer); });
+        }
+    }
+
+    void backward_weight()
+    {
+        phase_ = StepPhase::backward;
+        for (std::int64_t layer = range_.last; layer-- > range_.first;)
+        {
+            use([&] { replay(scripts_.block_backward_weight, layer); });
+        }
+        if (!first_stage_) { return; }
+        use(
+            [&]
+            {
+                replay(scripts_.embedding_backward, -1);
+                free_gradient();
+            });
+    }
+
+    /// In the plain backward the gradient of the stream lies where it began: it is written over from layer to layer.
     void free_gradient()
     {
-        if (last_stage_) { tensor(EventKind::free, PlanOp::final_norm, "y"); }
-        else { tensor(EventKind::free, PlanOp::pipeline, "dy"); }
+        if (split_backward_) { tensor(EventKind::free, PlanOp::attention, "dx", range_.first); }
+        else { tensor(EventKind::free, stream_gradient().op, stream_gradient().name); }
     }
 
     void finish_gradient_send()
@@ -428,6 +475,7 @@ class Expander
     std::vector<std::array<std::int64_t, 2>> made_in_;    // by unit: micro-batch of the parameters and the gradients that are there
     std::vector<std::int64_t> collectives_;               // by unit: its gather
     std::map<std::size_t, std::int64_t> sums_;            // by unit: its reduction
+    bool split_backward_ = false;
 };
 
 void emit_buffer(const EventSink& sink, MemoryUse category, const char* name, std::int64_t layer, std::int64_t bytes)
@@ -447,9 +495,11 @@ PipelineSchedule step_schedule(const ParallelLayout& layout, Repeats repeats)
 {
     const std::int64_t all = layout.accumulation();
     // 1F1B begins at most pp micro-batches before the first ends; from a stage's third backward on a message of the one before
-    // is under way beside it, and nothing new comes. GPipe has no steady state.
+    // is under way beside it, and nothing new comes. With weights put off by up to pp micro-batches that takes as many more. GPipe
+    // has no steady state.
     const bool has_repeats = layout.schedule != PipelineKind::gpipe || layout.pp == 1;
-    const std::int64_t num = repeats == Repeats::left_out && has_repeats ? std::min(all, layout.pp + 3) : all;
+    const std::int64_t put_off = layout.schedule == PipelineKind::zb_h1 ? layout.pp : 0;
+    const std::int64_t num = repeats == Repeats::left_out && has_repeats ? std::min(all, layout.pp + put_off + 3) : all;
     return make_schedule(layout.schedule, layout.pp, num, layout.virtual_stages);
 }
 

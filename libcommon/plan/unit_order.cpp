@@ -46,13 +46,21 @@ void append_forward(const StageUnits& units, std::vector<UnitUse>& uses)
     for (const std::int64_t block : units.blocks) { uses.push_back(reads({block})); }
 }
 
-void append_backward(const StageUnits& units, std::vector<UnitUse>& uses)
+/// The half that makes the gradient of the input.
+void append_backward_input(const StageUnits& units, std::vector<UnitUse>& uses)
+{
+    for (std::size_t b = units.blocks.size(); b-- > 0;) { uses.push_back(reads({units.blocks[b]})); }
+}
+
+/// Both halves, or that of the weights, which reads no parameters.
+void append_backward(const StageUnits& units, ActionKind kind, std::vector<UnitUse>& uses)
 {
     for (std::size_t b = units.blocks.size(); b-- > 0;)
     {
-        UnitUse use = reads({units.blocks[b]});
-        use.gradients = use.parameters;
-        use.completes = use.parameters;
+        UnitUse use;
+        if (kind == ActionKind::backward) { use.parameters = {units.blocks[b]}; }
+        use.gradients = {units.blocks[b]};
+        use.completes = {units.blocks[b]};
         uses.push_back(std::move(use));
     }
     if (units.embedding.empty()) { return; }
@@ -87,7 +95,11 @@ std::vector<UnitUse> uses_of_step(const FlatLayout& flat, const PipelineSchedule
     std::vector<UnitUse> uses;
     for (const Action& action : schedule.stages[static_cast<std::size_t>(stage)])
     {
-        if (action.kind == ActionKind::backward) { append_backward(units, uses); }
+        if (action.kind == ActionKind::backward_input) { append_backward_input(units, uses); }
+        if (action.kind == ActionKind::backward || action.kind == ActionKind::backward_weight)
+        {
+            append_backward(units, action.kind, uses);
+        }
         if (action.kind != ActionKind::forward) { continue; }
         append_forward(units, uses);
         if (units.head.empty()) { continue; }

@@ -238,7 +238,7 @@ def test_without_a_limit_the_machine_is_one(run):
     (["--seq-len", "2048"], "data.seq-len 2048 is longer than the model's 1024 positions"),
     (["--precision", "bf16"], "precision bf16 is not available in this version (only precision fp32 or fp64)"),
     (["--cp", "2"], "cp 2 is not available in this version"),
-    (["--pp", "2", "--pp-schedule", "zbv"], "schedule zbv is not available in this version (only schedule 1f1b or gpipe). "
+    (["--pp", "2", "--pp-schedule", "zbv"], "schedule zbv is not available in this version (only schedule 1f1b or gpipe or zb-h1). "
      "plimsoll-estimate --draw-schedule shows it"),
     (["--pp", "2", "--pp-split", "5,6"], "pp-split 5,6 has 11 layers, the model 12. nearest: 5,7"),
     (["--pp", "2", "--virtual-stages", "2"], "schedule 1f1b has one chunk per stage (virtual-stages is 2)"),

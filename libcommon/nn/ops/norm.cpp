@@ -42,19 +42,21 @@ at::Tensor sum_partials(const at::Tensor& partial_KD, const char* name)
 
 template<class T>
 NormBackward backward(const NormParams& params, const NormSaved& saved, const at::Tensor& dy_ND,
-                      const at::Tensor& dresidual_ND)
+                      const at::Tensor& dresidual_ND, WrittenOver over)
 {
     const std::int64_t dim = params.weight_D.numel();
     const std::int64_t num_rows = saved.rstd_N.numel();
     const std::int64_t block = kernels::sum_block_rows(num_rows);
     const std::int64_t blocks = (num_rows + block - 1) / block;
-    const at::Tensor dx_ND = dresidual_ND.defined() ? dresidual_ND : dy_ND;
+    const bool adds = dresidual_ND.defined();
+    const at::Tensor dx_ND = adds && over == WrittenOver::residual ? dresidual_ND : dy_ND;
     const at::Tensor dweight_KD = at::zeros({blocks, dim}, dy_ND.options());
     const at::Tensor dbias_KD = params.bias_D.defined() ? at::zeros({blocks, dim}, dy_ND.options()) : at::Tensor();
     name_tensor(dweight_KD, "dweight_parts", MemoryUse::transient);
     name_tensor(dbias_KD, "dbias_parts", MemoryUse::transient);
 
     const T* dy = elements<T>(dy_ND);
+    const T* residual = adds ? elements<T>(dresidual_ND) : nullptr;
     T* dx = mutable_elements<T>(dx_ND);
     T* dweight = mutable_elements<T>(dweight_KD);
     T* dbias = dbias_KD.defined() ? mutable_elements<T>(dbias_KD) : nullptr;
@@ -65,7 +67,7 @@ NormBackward backward(const NormParams& params, const NormSaved& saved, const at
                                  kernels::NormGradient<T> gradient;
                                  gradient.dy = dy + first * dim;
                                  gradient.dx = dx + first * dim;
-                                 gradient.residual = dresidual_ND.defined() ? gradient.dx : nullptr;
+                                 gradient.residual = adds ? residual + first * dim : nullptr;
                                  gradient.dweight = dweight + k * dim;
                                  gradient.dbias = dbias != nullptr ? dbias + k * dim : nullptr;
                                  kernels::norm_backward(norm_rows<T>(params, saved, first, last), gradient);
@@ -134,14 +136,14 @@ NormBackward norm_backward_input(const OpContext& ctx, const NormParams& params,
 }
 
 NormBackward norm_backward_input_add(const OpContext&, const NormParams& params, NormSaved&& saved,
-                                     const at::Tensor& dy_ND, const at::Tensor& dresidual_ND)
+                                     const at::Tensor& dy_ND, const at::Tensor& dresidual_ND, WrittenOver over)
 {
     const NormSaved consumed = std::move(saved);
     EXPECT(dy_ND.sizes() == consumed.x_ND.sizes());
     EXPECT(!dresidual_ND.defined() || dresidual_ND.sizes() == dy_ND.sizes());
     NormBackward result;
     dispatch_real(dy_ND.scalar_type(),
-                  [&](auto zero) { result = backward<decltype(zero)>(params, consumed, dy_ND, dresidual_ND); });
+                  [&](auto zero) { result = backward<decltype(zero)>(params, consumed, dy_ND, dresidual_ND, over); });
     return result;
 }
 

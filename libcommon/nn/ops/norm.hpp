@@ -66,9 +66,13 @@ NormForward norm_forward(const OpContext& ctx, const NormParams& params, const a
 NormBackward norm_backward_input(const OpContext& ctx, const NormParams& params, NormSaved&& saved,
                                  const at::Tensor& dy_ND);
 
-/// As above with the gradient that reached x around the norm: dx = dresidual + J^T dy, written over `dresidual_ND`.
+enum class WrittenOver { residual, dy };
+
+/// As above with the gradient that reached x around the norm: dx = dresidual + J^T dy, written over `dresidual_ND`, or over dy
+/// where somebody still reads the residual's.
 NormBackward norm_backward_input_add(const OpContext& ctx, const NormParams& params, NormSaved&& saved,
-                                     const at::Tensor& dy_ND, const at::Tensor& dresidual_ND);
+                                     const at::Tensor& dy_ND, const at::Tensor& dresidual_ND,
+                                     WrittenOver over = WrittenOver::residual);
 
 /// Adds into the defined members of `grads`.
 void norm_backward_weight(const OpContext& ctx, NormPending&& pending, NormGrads& grads);

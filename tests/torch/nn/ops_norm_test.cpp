@@ -126,6 +126,12 @@ TEST(OpsNorm, AddsTheResidualGradientInPlace)
         EXPECT_EQ(added.dx_ND.data_ptr(), residual.data_ptr());
         EXPECT_TRUE(dy.equal(in.dy));
         EXPECT_CLOSE(added.dx_ND, plain + in.residual, 1e-14);
+        const at::Tensor kept = in.residual.clone();
+        NormBackward beside = norm_backward_input_add(ctx, in.params, norm_forward(ctx, in.params, in.x).saved, dy, kept,
+                                                      WrittenOver::dy);
+        EXPECT_EQ(beside.dx_ND.data_ptr(), dy.data_ptr());
+        EXPECT_TRUE(kept.equal(in.residual));
+        EXPECT_TRUE(beside.dx_ND.equal(added.dx_ND));
     }
 }
 

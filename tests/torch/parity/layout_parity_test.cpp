@@ -59,6 +59,15 @@ TEST(LayoutParity, Gpt2InEveryScheduleAndSplit)
     }
 }
 
+TEST(LayoutParity, WeightsAfterInputsInZbH1)
+{
+    for (const Case& c : {Case{"gpt2", 1, 1, 2, 4, 0, "zb-h1"}, Case{"gpt2", 1, 2, 4, 6, 0, "zb-h1", "1,4,2,1"},
+                          Case{"qwen3", 2, 1, 4, 3, 1, "zb-h1"}})
+    {
+        check(c, at::kDouble);
+    }
+}
+
 TEST(LayoutParity, LlamaSampled)
 {
     check_all({{"llama-gqa", 2, 1, 1, 3, 0}, {"llama-gqa", 1, 2, 2, 3, 0}, {"llama-gqa", 2, 4, 1, 1, 1},

@@ -352,12 +352,16 @@ TEST(RecordedStep, SchedulesAndSplitsAreAsPlanned)
         const char* schedule;
         const char* split;
         std::int64_t dp, tp, pp, accumulation;
+        ModelSpec model = gpt2();
     };
     for (const Row& row : {Row{"gpipe", "even", 1, 1, 2, 3}, Row{"gpipe", "1,4,2,1", 1, 2, 4, 5}, Row{"gpipe", "even", 2, 1, 1, 3},
-                           Row{"1f1b", "3,3,2", 1, 1, 3, 4}, Row{"1f1b", "auto", 2, 1, 4, 3}})
+                           Row{"1f1b", "3,3,2", 1, 1, 3, 4}, Row{"1f1b", "auto", 2, 1, 4, 3},
+                           Row{"zb-h1", "even", 1, 1, 2, 1}, Row{"zb-h1", "even", 1, 1, 4, 6}, Row{"zb-h1", "1,4,2,1", 1, 2, 4, 5},
+                           Row{"zb-h1", "3,3,2", 1, 1, 3, 4, llama(4)}, Row{"zb-h1", "even", 2, 2, 2, 3, qwen3()},
+                           Row{"zb-h1", "even", 2, 1, 1, 3}})
     {
         StepInputs inputs;
-        inputs.model = gpt2();
+        inputs.model = row.model;
         inputs.layout.dp = row.dp;
         inputs.layout.tp = row.tp;
         inputs.layout.pp = row.pp;

@@ -172,7 +172,7 @@ TEST(RunConfig, WhatIsNotBuiltIsRefusedByName)
         {{"--cp", "2"}, "cp 2 is not available in this version (only cp 1). use a shorter seq-len"},
         {{"--ep", "2"}, "ep 2 is not available in this version (only ep 1)"},
         {{"--pp-schedule", "zbv"},
-         "schedule zbv is not available in this version (only schedule 1f1b or gpipe). plimsoll-estimate --draw-schedule shows it"},
+         "schedule zbv is not available in this version (only schedule 1f1b or gpipe or zb-h1). plimsoll-estimate --draw-schedule shows it"},
         {{"--precision", "bf16"}, "precision bf16 is not available in this version (only precision fp32 or fp64)"},
         {{"--precision", "fp8"}, "precision fp8 is not available in this version (only precision fp32 or fp64)"},
         {{"--recompute", "every:2"},

@@ -114,10 +114,11 @@ TEST(MemoryPlan, RepeatsLeftOutDoNotChangeThePeak)
     {
         for (const std::int64_t accumulation : {1, 3, 5, 12, 40})
         {
-            for (std::int64_t stage = 0; stage < 2 * pp; ++stage)
+            for (std::int64_t stage = 0; stage < 3 * pp; ++stage)
             {
                 StepInputs inputs = inputs_of(eight_layer_gpt2(), layout_of(1, 1, pp, 0, 1, accumulation), 16);
-                inputs.layout.schedule = stage < pp ? PipelineKind::one_f_one_b : PipelineKind::gpipe;
+                constexpr PipelineKind kinds[] = {PipelineKind::one_f_one_b, PipelineKind::gpipe, PipelineKind::zb_h1};
+                inputs.layout.schedule = kinds[stage / pp];
                 inputs.coordinate.index[static_cast<std::size_t>(MeshAxis::pp)] = stage % pp;
                 MemoryFold fold;
                 const EventSink sink = [&](const StepEvent& event) { fold.add(event); };
@@ -146,6 +147,22 @@ TEST(MemoryPlan, GPipeKeepsEveryMicroBatchOnEveryStage)
         const auto kept = [&](const MemoryPlan& plan) { return plan.stages[stage].step.of(MemoryUse::activations); };
         EXPECT_EQ(kept(eight) - kept(seven), kept(seven) - kept(six));
         EXPECT_GT(kept(eight), kept(seven));
+    }
+}
+
+TEST(MemoryPlan, ASplitBackwardEndsWithNothingAndItsPeakIsThatOfAllStages)
+{
+    for (const ModelSpec& model : {eight_layer_gpt2(), eight_layer_qwen3()})
+    {
+        for (const std::int64_t accumulation : {1, 3, 8})
+        {
+            ParallelLayout layout = layout_of(1, 1, 4, 0, 1, accumulation);
+            layout.schedule = PipelineKind::zb_h1;
+            const StepPolicies policies = inputs_of(tiny_llama(), layout, 16).policies;
+            const MemoryPlan plan = plan_memory(model, layout, policies);
+            for (const RankMemory& rank : plan.stages) { EXPECT_EQ(rank.after_step_bytes, rank.start_up_bytes); }
+            EXPECT_EQ(planned_peak_bytes(model, layout, policies), plan.peak_bytes());
+        }
     }
 }
 
