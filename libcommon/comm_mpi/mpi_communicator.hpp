@@ -1,9 +1,9 @@
 #pragma once
-/// Communicator over MPI messages. Internal to comm_mpi.
+/// Communicator over MPI. Internal to comm_mpi.
 ///
-/// Every operation is made of non-blocking messages, so that one order of summation holds in all back ends and any number of
-/// operations of any groups may be under way. Large reductions go in chunks: while one chunk is summed, the parts of the next are
-/// received. Small ones gather what all ranks bring (Bruck's algorithm, log2 n rounds) and sum it everywhere.
+/// Every operation is made of non-blocking messages (message_operations.hpp) or, a large sum inside a node, of copies through shared
+/// memory (shared_operations.hpp), so that one order of summation holds in all back ends and any number of operations of any
+/// groups may be under way.
 
 #include <memory>
 #include <string>
