@@ -5,7 +5,8 @@
 namespace plimsoll
 {
 
-DeviceMesh::DeviceMesh(const ParallelLayout& layout) : sizes_{{layout.tp, layout.cp, layout.dp, layout.pp}}
+DeviceMesh::DeviceMesh(const ParallelLayout& layout)
+    : sizes_{{layout.tp, layout.cp, layout.dp, layout.pp}}, order_(layout.axis_order)
 {
     for (const std::int64_t size : sizes_)
     {
@@ -18,10 +19,10 @@ MeshCoordinate DeviceMesh::coordinate(std::int64_t rank) const
 {
     EXPECT(rank >= 0 && rank < world_);
     MeshCoordinate coordinate;
-    for (std::size_t axis = 0; axis < sizes_.size(); ++axis)
+    for (const MeshAxis axis : order_)
     {
-        coordinate.index[axis] = rank % sizes_[axis];
-        rank /= sizes_[axis];
+        coordinate.index[static_cast<std::size_t>(axis)] = rank % size(axis);
+        rank /= size(axis);
     }
     return coordinate;
 }
@@ -29,10 +30,11 @@ MeshCoordinate DeviceMesh::coordinate(std::int64_t rank) const
 std::int64_t DeviceMesh::rank(const MeshCoordinate& coordinate) const
 {
     std::int64_t rank = 0;
-    for (std::size_t axis = sizes_.size(); axis-- > 0;)
+    for (std::size_t place = order_.size(); place-- > 0;)
     {
-        EXPECT(coordinate.index[axis] >= 0 && coordinate.index[axis] < sizes_[axis]);
-        rank = rank * sizes_[axis] + coordinate.index[axis];
+        const MeshAxis axis = order_[place];
+        EXPECT(coordinate[axis] >= 0 && coordinate[axis] < size(axis));
+        rank = rank * size(axis) + coordinate[axis];
     }
     return rank;
 }
@@ -47,6 +49,24 @@ std::vector<std::int64_t> DeviceMesh::group(MeshAxis axis, std::int64_t rank_in_
         ranks.push_back(rank(member));
     }
     return ranks;
+}
+
+std::string tp_node_fault(const ParallelLayout& layout, std::int64_t ranks_per_node)
+{
+    if (ranks_per_node <= 0 || layout.tp == 1) { return ""; }
+    const DeviceMesh mesh(layout);
+    for (std::int64_t rank = 0; rank < mesh.world(); ++rank)
+    {
+        const std::vector<std::int64_t> group = mesh.group(MeshAxis::tp, rank);
+        if (group.front() != rank || group.front() / ranks_per_node == group.back() / ranks_per_node) { continue; }
+        const std::string ranks = layout.tp == 2 ? fmt::format("{} and {}", group[0], group[1])
+                                                 : fmt::format("{} {} .. {}", group[0], group[1], group.back());
+        const bool fits = layout.axis_order.front() != MeshAxis::tp && layout.tp <= ranks_per_node && ranks_per_node % layout.tp == 0;
+        return fmt::format("tp {} crosses nodes of {} ranks (ranks {} of one group send to each other in every layer). {}", layout.tp,
+                           ranks_per_node, ranks,
+                           fits ? "put tp first in axis-order" : "choose a tp that divides them, or set tp-across-nodes");
+    }
+    return "";
 }
 
 }  // namespace plimsoll

@@ -3,15 +3,13 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "layout/parallel_layout.hpp"
 
 namespace plimsoll
 {
-
-enum class MeshAxis { tp = 0, cp = 1, dp = 2, pp = 3 };  // fastest first: the default order
-constexpr int num_mesh_axes = 4;
 
 /// A rank's place: index on each axis, indexed by MeshAxis.
 struct MeshCoordinate
@@ -23,7 +21,7 @@ struct MeshCoordinate
 class DeviceMesh
 {
   public:
-    /// Default order, fastest first: tp, cp, dp, pp. With tp 2, dp 2: rank 1 is tp 1 dp 0, rank 2 is tp 0 dp 1.
+    /// In layout.axis_order. With tp 2, dp 2 in the default order: rank 1 is tp 1 dp 0, rank 2 is tp 0 dp 1.
     explicit DeviceMesh(const ParallelLayout& layout);
 
     std::int64_t world() const { return world_; }
@@ -35,7 +33,12 @@ class DeviceMesh
 
   private:
     std::array<std::int64_t, num_mesh_axes> sizes_{};
+    AxisOrder order_;
     std::int64_t world_ = 1;
 };
+
+/// Says which tp group lies on several nodes where each takes `ranks_per_node` neighbouring ranks, and what would help; empty when none
+/// does, or when ranks_per_node is 0 (unknown).
+std::string tp_node_fault(const ParallelLayout& layout, std::int64_t ranks_per_node);
 
 }  // namespace plimsoll

@@ -2,7 +2,9 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -292,6 +294,34 @@ std::vector<std::string> validate(const ParallelLayout& layout, const ModelSpec&
     check_split(layout, model, faults);
     for (std::string& fault : schedule_faults(layout)) { faults.push_back(std::move(fault)); }
     return faults;
+}
+
+AxisOrder parse_axis_order(const std::string& text)
+{
+    const std::pair<const char*, MeshAxis> known[] = {
+        {"tp", MeshAxis::tp}, {"cp", MeshAxis::cp}, {"dp", MeshAxis::dp}, {"pp", MeshAxis::pp}};
+    std::vector<MeshAxis> axes;
+    std::vector<std::string> seen;
+    for (std::size_t begin = 0; begin <= text.size();)
+    {
+        const std::size_t end = std::min(text.find(',', begin), text.size());
+        const std::string word = text.substr(begin, end - begin);
+        begin = end + 1;
+        const auto axis = std::find_if(std::begin(known), std::end(known), [&](const auto& row) { return word == row.first; });
+        VALIDATE(axis != std::end(known) || word == "ep", ConfigError,
+                 "axis-order '{}' names no axis '{}' (known: tp cp ep dp pp). write tp,cp,ep,dp,pp in the order wanted", text, word);
+        VALIDATE(std::find(seen.begin(), seen.end(), word) == seen.end(), ConfigError, "axis-order '{}' names {} twice", text, word);
+        seen.push_back(word);
+        if (axis != std::end(known)) { axes.push_back(axis->second); }
+    }
+    for (const auto& row : known)
+    {
+        VALIDATE(std::find(seen.begin(), seen.end(), row.first) != seen.end(), ConfigError,
+                 "axis-order '{}' leaves out {} (each axis has its place)", text, row.first);
+    }
+    AxisOrder order{};
+    std::copy(axes.begin(), axes.end(), order.begin());
+    return order;
 }
 
 std::string layout_text(const ParallelLayout& layout)

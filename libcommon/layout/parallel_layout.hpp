@@ -1,6 +1,7 @@
 #pragma once
 /// Degrees of parallelism of a run and the rules they must keep.
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -33,6 +34,14 @@ struct StageSplit
 StageSplit parse_stage_split(const std::string& text);
 std::string stage_split_text(const StageSplit& split);
 
+enum class MeshAxis : std::uint8_t { tp = 0, cp = 1, dp = 2, pp = 3 };
+constexpr int num_mesh_axes = 4;
+/// The fastest axis first: neighbouring ranks differ in it.
+using AxisOrder = std::array<MeshAxis, num_mesh_axes>;
+constexpr AxisOrder default_axis_order = {MeshAxis::tp, MeshAxis::cp, MeshAxis::dp, MeshAxis::pp};
+/// "tp,cp,ep,dp,pp" in any order; ep is carved from dp and cp and may be left out. @throws ConfigError
+AxisOrder parse_axis_order(const std::string& text);
+
 struct ParallelLayout
 {
     std::int64_t dp = 1;
@@ -51,6 +60,7 @@ struct ParallelLayout
     PipelineKind schedule = PipelineKind::one_f_one_b;
     std::int64_t virtual_stages = 1;  ///< chunks of the model on a stage
     StageSplit split;
+    AxisOrder axis_order = default_axis_order;
 
     std::int64_t num_virtual_stages() const { return pp * virtual_stages; }
     std::int64_t world() const { return dp * tp * pp * cp; }

@@ -180,6 +180,19 @@ void declare_pipeline(OptionSet& options, RunConfig::Layout& layout)
         .peers({"num-virtual-stages-per-pipeline-rank", "virtual-pipeline-parallel", "num-model-chunks"});
     options
         .add_custom(
+            "layout", "axis-order", one, layout.axis_order,
+            [&layout](const OptionValue& value)
+            {
+                parse_axis_order(value.text);
+                return layout.axis_order = value.text;
+            },
+            "which ranks are neighbours: the fastest axis first")
+        .value_name("tp,cp,ep,dp,pp")
+        .peers({"order", "dp-tp-order", "tp-comm-order"});
+    options.add_flag("layout", "tp-across-nodes", layout.tp_across_nodes,
+                     "accept tensor parallel groups that lie on several nodes");
+    options
+        .add_custom(
             "layout", "pp-split", one, layout.pp_split,
             [&layout](const OptionValue& value)
             { return layout.pp_split = stage_split_text(parse_stage_split(value.text)); },

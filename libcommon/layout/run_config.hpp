@@ -48,6 +48,8 @@ struct RunConfig
         std::int64_t bucket = std::int64_t{25} << 20;   ///< bytes
         std::int64_t resident = std::int64_t{1} << 20;  ///< bytes
         bool prefetch = true;
+        std::string axis_order = "tp,cp,ep,dp,pp";
+        bool tp_across_nodes = false;
         std::int64_t micro_batch = 1;   ///< sequences
         std::int64_t global_batch = 1;  ///< sequences
         std::string schedule = "1f1b";  ///< a PipelineKind's name

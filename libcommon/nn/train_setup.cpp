@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "io/file.hpp"
 #include "nn/lr_schedule.hpp"
+#include "layout/device_mesh.hpp"
 #include "plan/layout_search.hpp"
 #include "plan/plan_inputs.hpp"
 
@@ -59,6 +60,10 @@ TrainSetup prepare_training(const RunConfig& config, const TrainOptions& options
     setup.layout = parallel_layout(config, rank.world);
     const std::string faults = layout_faults(setup.layout, setup.model, config.data.seq_len, rank.world);
     VALIDATE(faults.empty(), ConfigError, "{}", faults);
+    const std::string crossing = config.layout.tp_across_nodes || rank.local_ranks >= rank.world
+                                     ? ""
+                                     : tp_node_fault(setup.layout, rank.local_ranks);
+    VALIDATE(crossing.empty(), ConfigError, "{}", crossing);
 
     const bool validates = !config.eval.shards.empty() && config.eval.every.unit != Span::Unit::never;
     setup.memory = plan_memory(setup.model, setup.layout,

@@ -21,6 +21,7 @@ ParallelLayout parallel_layout(const RunConfig& config, std::int64_t world)
     const std::int64_t inner = layout.tp * layout.pp * layout.cp;
     layout.dp = config.layout.dp > 0 ? config.layout.dp : std::max<std::int64_t>(1, world / inner);
     layout.zero_stage = config.layout.zero;
+    layout.axis_order = parse_axis_order(config.layout.axis_order);
     layout.dp_shard = config.layout.dp_shard;
     layout.bucket_bytes = config.layout.bucket;
     layout.resident_bytes = config.layout.resident;

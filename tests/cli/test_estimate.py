@@ -208,6 +208,18 @@ def test_the_data_need_not_exist(run, tmp_path):
     assert plan["ranks"][0]["validation"] is None
 
 
+def test_a_tp_group_stays_inside_a_node(run, source_dir):
+    cluster = source_dir / "slurm/clusters/workstation.json"  # two devices per node
+    crossing = run("estimate", *GPT2, "--cluster", cluster, "--tp", "4", "--world", "4")
+    assert crossing.rc == 2
+    assert "tp 4 crosses nodes of 2 ranks (ranks 0 1 .. 3 of one group send to each other in every layer)" in crossing.message
+    accepted = run("estimate", *GPT2, "--cluster", cluster, "--tp", "4", "--world", "4", "--layout.tp-across-nodes")
+    assert accepted.rc == 0, accepted.stderr
+    apart = run("estimate", *GPT2, "--cluster", cluster, "--tp", "2", "--world", "4", "--global-batch", "8",
+                "--layout.axis-order", "dp,tp,cp,pp")
+    assert apart.rc == 2 and "put tp first in axis-order" in apart.message
+
+
 def test_the_cluster_file_is_the_limit(run, tmp_path, source_dir):
     path = source_dir / "slurm/clusters/workstation.json"
     _, plan = estimate(run, *GPT2, "--cluster", path)

@@ -10,6 +10,7 @@
 #include "base/run_tool.hpp"
 #include "layout/cluster_file.hpp"
 #include "layout/run_config_limits.hpp"
+#include "layout/device_mesh.hpp"
 #include "plan/plan_inputs.hpp"
 #include "report.hpp"
 #include "schedule_report.hpp"
@@ -92,6 +93,8 @@ ExitCode run(const Options& options, const OptionSet& set)
     VALIDATE(faults.empty(), ConfigError, "{}", faults);
 
     const std::int64_t local = local_ranks(config, world);
+    const std::string crossing = config.layout.tp_across_nodes || local >= world ? "" : tp_node_fault(layout, local);
+    VALIDATE(crossing.empty(), ConfigError, "{}", crossing);
     const std::int64_t threads =
         config.run.threads > 0 ? config.run.threads : std::max<std::int64_t>(1, usable_cores() / local);
     // The shards may not exist yet; that the run file names some is what counts.

@@ -105,6 +105,8 @@ TEST(LayoutParity, ZeroStagesBucketsAndPrefetchAreEqualToTheBit)
         for (int zero = 0; zero <= 3; ++zero) { once.push_back(parity_layout(4, 2, 1, 1, zero)); }
         once.push_back(once.back());
         once.back().prefetch = Prefetch::off;
+        once.push_back(parity_layout(4, 2, 1, 1, 1));
+        once.back().axis_order = parse_axis_order("dp,pp,cp,tp");  // groups keep their order
         for (const int zero : {1, 2, 3})
         {
             once.push_back(parity_layout(4, 2, 1, 1, zero));
