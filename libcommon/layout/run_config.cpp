@@ -388,6 +388,35 @@ std::string check_recompute(const std::string& text)
     throw ConfigError(fmt::format("'{}' is not a policy (none full every:2 selective:norm,activation auto)", text));
 }
 
+/// A share that may not be the whole.
+Option& add_share(OptionSet& options, const std::string& key, double& target, const std::string& help)
+{
+    return options
+        .add_custom(
+            "train", key, one, "0",
+            [&target](const OptionValue& value)
+            {
+                target = parse_number(value.text);
+                VALIDATE(target >= 0 && target < 1, ConfigError, "{} is out of range (at least 0 and less than 1)",
+                         value.text);
+                return number_text(target);
+            },
+            help)
+        .flag(key)
+        .value_name("X");
+}
+
+void declare_loss(OptionSet& options, RunConfig::Train& train)
+{
+    add_share(options, "label-smoothing", train.label_smoothing,
+              "share of the target that is spread over the whole vocabulary; validation goes without")
+        .peers({"label-smoothing-factor"});
+    options.add_number("train", "z-loss", train.z_loss, "factor of log-sum-exp squared in the loss; validation goes without")
+        .flag("z-loss")
+        .range(0)
+        .peers({"z-loss-multiplier", "auxiliary-loss-multiplier"});
+}
+
 void declare_execution(OptionSet& options, RunConfig::Train& train)
 {
     options
@@ -483,6 +512,7 @@ void declare_run_config(OptionSet& options, RunConfig& config)
     declare_train_length(options, config.train);
     declare_optimizer(options, config.train);
     declare_schedule(options, config.train);
+    declare_loss(options, config.train);
     declare_execution(options, config.train);
     declare_eval(options, config.eval);
     declare_checkpoint(options, config.checkpoint);

@@ -78,6 +78,8 @@ struct RunConfig
         Span warmup, decay;
         std::string precision = "fp32";  ///< fp32 | fp64
         std::string recompute = "none";
+        double label_smoothing = 0;    ///< in [0, 1)
+        double z_loss = 0;             ///< coefficient of log-sum-exp squared
         std::int64_t loss_chunks = 0;  ///< 0: chosen so that a chunk's logits take at most 64 MiB
     } train;
 

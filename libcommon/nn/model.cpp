@@ -48,7 +48,8 @@ VocabSlice vocab_slice(const ShardedParams& params, const char* name)
 
 }  // namespace
 
-Model::Model(const ModelSpec& spec, ShardedParams& params, std::int64_t seq_len, std::int64_t loss_chunks)
+Model::Model(const ModelSpec& spec, ShardedParams& params, std::int64_t seq_len, std::int64_t loss_chunks,
+             double label_smoothing, double z_loss)
     : spec_(spec), params_(params), range_(stage_layers(spec, params.layout(), params.coordinate()[MeshAxis::pp])),
       options_(at::TensorOptions().dtype(params.dtype()))
 {
@@ -73,6 +74,8 @@ Model::Model(const ModelSpec& spec, ShardedParams& params, std::int64_t seq_len,
     final_norm_.eps = spec.norm_eps;
     final_norm_.kept_as = MemoryUse::loss;
     head_.chunks = loss_chunks;
+    head_.label_smoothing = label_smoothing;
+    head_.z_loss = z_loss;
     const auto take_fixed = [&](Piece piece, std::size_t block)
     {
         if (!comes_and_goes(FlatState::params, piece, block)) { take_views(piece, block, Needs::parameters); }
@@ -234,6 +237,7 @@ at::Tensor Model::head_step(const OpContext& ctx, const TokenTensors& tokens, do
         HeadLossResult loss =
             head_loss(ctx, head, LossMode::train, normed.y_ND, tokens.labels_N, tokens.mask_N, head_grads_);
         sums.loss = loss.loss_sum;
+        sums.cross_entropy = loss.cross_entropy_sum;
         sums.count = loss.count;
         dnormed_ND = std::move(loss.dx_ND);
     }
@@ -367,6 +371,7 @@ TrainForward Model::evaluate_stage(const OpContext& ctx, const TokenTensors& tok
             const HeadLossResult loss =
                 head_loss(ctx, head_, LossMode::evaluate, x_ND, tokens.labels_N, tokens.mask_N, head_grads_);
             result.sums.loss = loss.loss_sum;
+            result.sums.cross_entropy = loss.cross_entropy_sum;
             result.sums.count = loss.count;
             x_ND = at::Tensor();
         });

@@ -31,11 +31,13 @@ TokenTensors token_tensors(TokenBatch& batch);
 /// Sums over a micro-batch; averages are taken once, after all sums were added.
 struct LossSums
 {
-    double loss = 0;        ///< nats, over the tokens whose mask is 1
-    std::int64_t count = 0; ///< of these tokens
+    double loss = 0;          ///< nats, over the tokens whose mask is 1; in training with label smoothing and z-loss
+    double cross_entropy = 0; ///< the same without them
+    std::int64_t count = 0;   ///< of these tokens
     LossSums& operator+=(const LossSums& other)
     {
         loss += other.loss;
+        cross_entropy += other.cross_entropy;
         count += other.count;
         return *this;
     }
@@ -78,9 +80,11 @@ enum class StageEnd
 class Model
 {
   public:
-    /// Views into `params`, which must outlive the model and say which stage this is. `loss_chunks` as HeadLossParams::chunks.
+    /// Views into `params`, which must outlive the model and say which stage this is. `loss_chunks` as HeadLossParams::chunks;
+    /// the terms hold for forward(), not for evaluation.
     /// Where parts of `params` come and go, each call below is given `uses` that make them be there in time; else it may be null.
-    Model(const ModelSpec& spec, ShardedParams& params, std::int64_t seq_len, std::int64_t loss_chunks);
+    Model(const ModelSpec& spec, ShardedParams& params, std::int64_t seq_len, std::int64_t loss_chunks,
+          double label_smoothing = 0, double z_loss = 0);
 
     bool is(StageEnd end) const { return end == StageEnd::first ? first_stage_ : last_stage_; }
     /// Room for what stages exchange; `name` in the activation table's words, "x" or "dy".

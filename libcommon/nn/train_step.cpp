@@ -37,7 +37,7 @@ std::string not_finite_text(double value) { return std::isnan(value) ? "nan" : f
 /// What all ranks agree on in a step: sums ride together, so that a step has one small reduction.
 struct Agreement
 {
-    enum Slot { loss, count, squares, stop, clock, num_slots };
+    enum Slot { loss, cross_entropy, count, squares, stop, clock, num_slots };
     static_assert(num_slots == num_agreed_values, "the plan speaks of as many");
     std::array<double, num_slots> values{};
 
@@ -328,11 +328,13 @@ StepResult TrainStep::run(std::int64_t step, std::int64_t consumed, std::int64_t
     // All ranks of a tp group have the same sums: one of them speaks.
     const bool speaks = groups_.tp->rank() == 0;
     agreement.values[Agreement::loss] = speaks ? mine.loss : 0.0;
+    agreement.values[Agreement::cross_entropy] = speaks ? mine.cross_entropy : 0.0;
     agreement.values[Agreement::count] = speaks ? static_cast<double>(mine.count) : 0.0;
     agreement.values[Agreement::stop] = signals.stop_requested() ? 1 : 0;
     agreement.values[Agreement::clock] = groups_.world->rank() == 0 ? signals.clock : 0.0;
     agreement.reduce(*groups_.world, stream_);
     result.sums.loss = agreement.values[Agreement::loss];
+    result.sums.cross_entropy = agreement.values[Agreement::cross_entropy];
     result.sums.count = static_cast<std::int64_t>(agreement.values[Agreement::count]);
     result.stop_requested = agreement.values[Agreement::stop] > 0;
     result.clock = agreement.values[Agreement::clock];

@@ -51,6 +51,10 @@ struct StepResult
     double clock = 0;            ///< StepSignals::clock of rank 0
     StepTimes times;
     double loss() const { return sums.count > 0 ? sums.loss / static_cast<double>(sums.count) : 0.0; }
+    double cross_entropy() const
+    {
+        return sums.count > 0 ? sums.cross_entropy / static_cast<double>(sums.count) : 0.0;
+    }
 };
 
 /// What a rank brings into the agreement at the end of a step.

@@ -140,7 +140,9 @@ void Trainer::start(const ResumeChoice& choice)
 {
     params_ = std::make_unique<ShardedParams>(setup_.model, setup_.layout, groups_.coordinate,
                                               scalar_type(setup_.config.train.precision), memory_);
-    model_ = std::make_unique<Model>(setup_.model, *params_, setup_.config.data.seq_len, setup_.config.train.loss_chunks);
+    const RunConfig::Train& train = setup_.config.train;
+    model_ = std::make_unique<Model>(setup_.model, *params_, setup_.config.data.seq_len, train.loss_chunks,
+                                     train.label_smoothing, train.z_loss);
     stepper_ = std::make_unique<TrainStep>(*model_, *params_, groups_, step_settings(setup_),
                                            [this](std::int64_t first, std::int64_t num, TokenBatch& batch)
                                            { setup_.order->read(first, num, batch); });
@@ -265,6 +267,8 @@ void Trainer::log_step(const StepResult& result, double seconds)
     nlohmann::ordered_json row;
     row["step"] = state_.step;
     row["loss"] = result.loss();
+    const RunConfig::Train& train = setup_.config.train;
+    if (train.label_smoothing > 0 || train.z_loss > 0) { row["cross_entropy"] = result.cross_entropy(); }
     row["grad_norm"] = result.grad_norm;
     row["lr"] = result.lr;
     row["tokens_per_second"] = static_cast<double>(setup_.plan.tokens_per_step) / seconds;

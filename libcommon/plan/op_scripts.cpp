@@ -8,8 +8,8 @@ namespace plimsoll
 namespace
 {
 
-/// Statistics of one row of the loss that tp ranks exchange: three doubles (nn/kernels/loss_kernels.hpp).
-constexpr std::int64_t row_statistics_bytes = 24;
+/// Statistics of one row of the loss that tp ranks exchange: four doubles (nn/kernels/loss_kernels.hpp).
+constexpr std::int64_t row_statistics_bytes = 32;
 
 class Writer
 {

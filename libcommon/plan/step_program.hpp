@@ -18,8 +18,8 @@
 namespace plimsoll
 {
 
-/// Doubles that all ranks sum at the end of a step: loss, tokens, norm, and what they agree on.
-constexpr std::int64_t num_agreed_values = 5;
+/// Doubles that all ranks sum at the end of a step: loss, cross entropy, tokens, norm, and what they agree on.
+constexpr std::int64_t num_agreed_values = 6;
 
 struct StepInputs
 {

@@ -127,6 +127,7 @@ void bench_head_loss(int repetitions)
     at::Tensor logits = at::randn({tokens, vocab});
     float* row = logits.mutable_data_ptr<float>();
     const std::int64_t* label = labels.const_data_ptr<std::int64_t>();
+    const kernels::LossTerms terms;
     compare(
         "  its loss and gradient", repetitions,
         [&]
@@ -136,9 +137,10 @@ void bench_head_loss(int repetitions)
                                   {
                                       for (std::int64_t n = first; n < last; ++n)
                                       {
-                                          const auto part = kernels::cross_entropy_row(row + n * vocab, vocab, label[n]);
+                                          const auto part = kernels::cross_entropy_row(
+                                              row + n * vocab, vocab, label[n], terms.logit_sum());
                                           kernels::cross_entropy_gradient_row(row + n * vocab, vocab, label[n], part,
-                                                                              part, 1.0);
+                                                                              part, terms, 1.0);
                                       }
                                   });
         },

@@ -12,6 +12,19 @@ from train_runs import (MODEL, corpus, losses, make_run, metrics, reference, sta
                         wait_for_step, weights)
 
 
+def test_loss_terms_are_trained_on_and_the_plain_loss_is_told_beside(run, make_run):
+    root = make_run()
+    done = train(run, root, "--stop-at-step", 8, "--label-smoothing", "0.1", "--z-loss", "1e-2", "--eval.every", 8)
+    assert done.rc == 75, done.stderr
+    rows = metrics(root)
+    steps = [row for row in rows if "loss" in row]
+    # Logits start small: cross entropy, its mean over the vocabulary and lse are all near log 257.
+    assert steps[0]["loss"] - steps[0]["cross_entropy"] == pytest.approx(1e-2 * 5.55 ** 2, abs=0.1)
+    assert all(row["loss"] > row["cross_entropy"] for row in steps)
+    validation = [row["val_loss"] for row in rows if "val_loss" in row]
+    assert validation[0] == pytest.approx(steps[-1]["cross_entropy"], abs=0.3)
+
+
 def test_a_run_to_its_end(run, reference):
     rows = metrics(reference)
     steps = [row for row in rows if "loss" in row]

@@ -47,9 +47,10 @@ class LossRows
 {
   public:
     /// `first_column`: the token id of column 0.
-    LossRows(const at::Tensor& logits_CV, std::int64_t first_column, const std::int64_t* labels, const std::uint8_t* mask)
+    LossRows(const at::Tensor& logits_CV, std::int64_t first_column, const std::int64_t* labels, const std::uint8_t* mask,
+             const kernels::LossTerms& terms)
         : logits_(logits_CV.mutable_data_ptr<T>()), rows_(logits_CV.size(0)), columns_(logits_CV.size(1)),
-          stride_(logits_CV.stride(0)), first_column_(first_column), labels_(labels), mask_(mask)
+          stride_(logits_CV.stride(0)), first_column_(first_column), labels_(labels), mask_(mask), terms_(terms)
     {
     }
 
@@ -96,7 +97,7 @@ class LossRows
     kernels::RowStatistics exponentials_of(std::int64_t n) const
     {
         T* row = logits_ + n * stride_;
-        if (mask_[n] != 0) { return kernels::cross_entropy_row(row, columns_, label(n)); }
+        if (mask_[n] != 0) { return kernels::cross_entropy_row(row, columns_, label(n), terms_.logit_sum()); }
         std::memset(row, 0, static_cast<std::size_t>(columns_) * sizeof(T));
         return {};
     }
@@ -105,13 +106,14 @@ class LossRows
                      double scale) const
     {
         if (mask_[n] == 0) { return; }
-        kernels::cross_entropy_gradient_row(logits_ + n * stride_, columns_, label(n), part, whole, scale);
+        kernels::cross_entropy_gradient_row(logits_ + n * stride_, columns_, label(n), part, whole, terms_, scale);
     }
 
     T* logits_;
     std::int64_t rows_, columns_, stride_, first_column_;
     const std::int64_t* labels_;
     const std::uint8_t* mask_;
+    kernels::LossTerms terms_;
 };
 
 /// Statistics of whole rows from those of this rank's columns.
@@ -134,14 +136,26 @@ void combine_over_tp(const OpContext& ctx, const std::vector<kernels::RowStatist
     for (std::int64_t n = 0; n < rows; ++n) { wholes[static_cast<std::size_t>(n)] = kernels::combine(&all[static_cast<std::size_t>(n)], tp, rows); }
 }
 
+kernels::LossTerms loss_terms(const HeadLossParams& params, LossMode mode)
+{
+    kernels::LossTerms terms;
+    if (mode == LossMode::evaluate) { return terms; }
+    EXPECT(params.label_smoothing >= 0 && params.label_smoothing < 1 && params.z_loss >= 0);
+    terms.label_smoothing = params.label_smoothing;
+    terms.z_loss = params.z_loss;
+    terms.vocab = params.slice.size(params.weight_VD.size(0));
+    return terms;
+}
+
 /// Statistics of the whole rows into `wholes`; in LossMode::train the logits become their gradient.
 void loss_of_rows(const OpContext& ctx, LossMode mode, const HeadLossParams& params, const at::Tensor& logits_CV,
-                  const std::int64_t* labels, const std::uint8_t* mask, std::vector<kernels::RowStatistics>& wholes)
+                  const std::int64_t* labels, const std::uint8_t* mask, const kernels::LossTerms& terms,
+                  std::vector<kernels::RowStatistics>& wholes)
 {
     dispatch_real(logits_CV.scalar_type(),
                   [&](auto zero)
                   {
-                      const LossRows<decltype(zero)> rows(logits_CV, params.slice.first, labels, mask);
+                      const LossRows<decltype(zero)> rows(logits_CV, params.slice.first, labels, mask, terms);
                       const bool whole = ctx.tp->size() == 1;
                       if (whole && mode == LossMode::train)
                       {
@@ -182,6 +196,7 @@ HeadLossResult head_loss(const OpContext& ctx, const HeadLossParams& params, Los
     const std::int64_t chunk_rows = head_loss_chunk_rows(params, num_rows);
     const at::Tensor buffer_CV = make_logits_buffer(std::min(chunk_rows, num_rows), columns, x_ND.options());
     const at::Tensor weight_DV = at::t(params.weight_VD);
+    const kernels::LossTerms terms = loss_terms(params, mode);
     HeadLossResult result;
     for (std::int64_t first = 0; first < num_rows; first += chunk_rows)
     {
@@ -190,11 +205,13 @@ HeadLossResult head_loss(const OpContext& ctx, const HeadLossParams& params, Los
         at::Tensor logits_CV = buffer_CV.narrow(0, 0, rows);
         at::mm_out(logits_CV, x_CD, weight_DV);
         std::vector<kernels::RowStatistics> statistics(static_cast<std::size_t>(rows));
-        loss_of_rows(ctx, mode, params, logits_CV, labels + first, mask + first, statistics);
+        loss_of_rows(ctx, mode, params, logits_CV, labels + first, mask + first, terms, statistics);
         for (std::int64_t n = 0; n < rows; ++n)
         {
             if (mask[first + n] == 0) { continue; }
-            result.loss_sum += kernels::cross_entropy(statistics[static_cast<std::size_t>(n)]);
+            const kernels::RowStatistics& row = statistics[static_cast<std::size_t>(n)];
+            result.loss_sum += kernels::training_loss(row, terms);
+            result.cross_entropy_sum += kernels::cross_entropy(row);
             ++result.count;
         }
         if (mode == LossMode::evaluate) { continue; }

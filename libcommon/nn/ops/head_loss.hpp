@@ -10,8 +10,11 @@
 ///     loss_n = log(sum_v exp(logit_nv)) - logit_n,label         summed over rows with mask 1, in nats
 ///     dlogit = (softmax - onehot) * mask * scale
 ///
-/// Over tp the vocabulary is cut: each rank makes the logits of its columns, the ranks exchange three figures per row
-/// (largest logit, sum of exponentials, the label's logit), and dx is summed over the group.
+/// In training label smoothing and z-loss may join, within the same passes (formulas: nn/kernels/loss_kernels.hpp). Evaluation
+/// knows the plain cross entropy only.
+///
+/// Over tp the vocabulary is cut: each rank makes the logits of its columns, the ranks exchange four figures per row
+/// (largest logit, sum of exponentials, the label's logit, sum of logits), and dx is summed over the group.
 ///
 /// Shapes: N tokens, D model, V vocabulary. f32 and f64; the log-sum-exp is taken in that type by blocks that are
 /// summed in f64.
@@ -33,6 +36,8 @@ struct HeadLossParams
     at::Tensor weight_VD;                   ///< this rank's rows
     VocabSlice slice;
     double scale = 1.0;                     ///< of the gradient, not of the returned sum
+    double label_smoothing = 0;             ///< in [0, 1)
+    double z_loss = 0;                      ///< coefficient, at least 0
     std::int64_t chunks = 0;                ///< number of chunks; 0: as many as `chunk_bytes` asks for
     std::int64_t chunk_bytes = loss_chunk_bytes;  ///< most bytes of one chunk's logits (at least one row is taken)
 };
@@ -45,7 +50,8 @@ struct HeadLossGrads
 
 struct HeadLossResult
 {
-    double loss_sum = 0;     ///< over the rows with mask 1
+    double loss_sum = 0;     ///< over the rows with mask 1; in LossMode::train with the terms
+    double cross_entropy_sum = 0;  ///< the same without them
     std::int64_t count = 0;  ///< of these rows
     at::Tensor dx_ND;        ///< undefined in LossMode::evaluate
 };

@@ -30,6 +30,20 @@ TEST(TrainStep, AccumulationDoesNotChangeTheStep)
     }
 }
 
+TEST(TrainStep, ReportsTheTrainingLossAndThePlainCrossEntropyOfTheSameTokens)
+{
+    SmallRun plain(small_gpt2(), at::kDouble, 2), with_terms(small_gpt2(), at::kDouble, 2);
+    with_terms.model = std::make_unique<Model>(with_terms.spec, *with_terms.params, 16, 0, 0.2, 0.01);
+    with_terms.make_step();
+    const StepResult expected = plain.run(1), got = with_terms.run(1);
+    EXPECT_EQ(expected.loss(), expected.cross_entropy());
+    EXPECT_EQ(got.sums.count, expected.sums.count);
+    EXPECT_NEAR(got.cross_entropy(), expected.loss(), 1e-13 * expected.loss());
+    // At the start all logits are small: the mean over the vocabulary is close to log V too, and lse close to log V.
+    EXPECT_NEAR(got.loss(), expected.loss() + 0.01 * std::log(37.0) * std::log(37.0), 0.05);
+    EXPECT_GT(got.loss(), expected.loss() + 0.05);
+}
+
 TEST(TrainStep, LearnsTheRule)
 {
     SmallRun run(small_llama(), at::kFloat, 3);

@@ -1,7 +1,9 @@
 // The fused head and cross entropy against autograd. N rows, D model, V vocabulary.
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/gather.h>
 #include <ATen/ops/log_softmax.h>
+#include <ATen/ops/logsumexp.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/randint.h>
 #include <c10/core/Allocator.h>
@@ -12,6 +14,7 @@
 #include <map>
 
 #include "base/error.hpp"
+#include "comm/thread_communicator.hpp"
 #include "nn/ops/head_loss.hpp"
 #include "torch/nn/op_test_support.hpp"
 
@@ -60,7 +63,7 @@ Inputs make_inputs(const Case& c, at::ScalarType type)
 
 struct Oracle
 {
-    double loss_sum;
+    double loss_sum, cross_entropy_sum;
     at::Tensor x, weight;  ///< leaves after backward of loss_sum * scale
 };
 
@@ -71,9 +74,16 @@ Oracle run_oracle(const Inputs& in)
     o.weight = leaf(in.params.weight_VD);
     const at::Tensor logits = at::matmul(o.x, o.weight.transpose(0, 1));
     const at::Tensor picked = at::gather(at::log_softmax(logits, -1), 1, in.labels.view({-1, 1})).view({-1});
-    const at::Tensor loss = -(picked * in.mask.to(at::kDouble)).sum();
+    const at::Tensor mask = in.mask.to(at::kDouble);
+    const at::Tensor cross_entropy = -(picked * mask).sum();
+    // Label smoothing as its definition says it: the cross entropy against (1 - e) onehot + e / V, V of the whole model.
+    const double e = in.params.label_smoothing;
+    const at::Tensor uniform = -(at::log_softmax(logits, -1).sum(-1) * mask).sum() / double(in.params.weight_VD.size(0));
+    const at::Tensor z = (at::logsumexp(logits, -1).pow(2) * mask).sum();
+    const at::Tensor loss = cross_entropy * (1 - e) + uniform * e + z * in.params.z_loss;
     (loss * in.params.scale).backward();
     o.loss_sum = loss.item<double>();
+    o.cross_entropy_sum = cross_entropy.item<double>();
     return o;
 }
 
@@ -123,6 +133,98 @@ TEST(HeadLoss, MatchesAutogradForEveryChunkSize)
             }
         }
     }
+}
+
+struct Terms
+{
+    double label_smoothing, z_loss;
+};
+constexpr Terms terms[] = {{0.1, 0}, {0, 1e-2}, {0.1, 1e-4}, {0.9, 0.5}};
+
+/// head_loss() over `tp` ranks, each with its rows of the vocabulary; the results of rank 0, the weight's gradient joined.
+HeadLossResult run_over_tp(const Inputs& in, const HeadLossParams& params, LossMode mode, std::int64_t tp, at::Tensor& dweight)
+{
+    const std::int64_t vocab = params.weight_VD.size(0), columns = (vocab + tp - 1) / tp;
+    std::vector<at::Tensor> parts(static_cast<std::size_t>(tp));
+    std::vector<HeadLossResult> results(static_cast<std::size_t>(tp));
+    run_ranks(tp,
+              [&](Communicator& group)
+              {
+                  at::set_num_threads(1);
+                  OpContext ctx = context(1, in.x.size(0));
+                  ctx.tp = &group;
+                  HeadLossParams mine = params;
+                  mine.slice.vocab = vocab;
+                  mine.slice.first = std::min(vocab, group.rank() * columns);
+                  mine.slice.columns = columns;
+                  mine.weight_VD = params.weight_VD.narrow(0, mine.slice.first,
+                                                           std::min(columns, vocab - mine.slice.first)).clone();
+                  HeadLossGrads grads;
+                  grads.weight_VD = at::zeros_like(mine.weight_VD);
+                  const auto at = static_cast<std::size_t>(group.rank());
+                  results[at] = head_loss(ctx, mine, mode, in.x.clone(), in.labels, in.mask, grads);
+                  parts[at] = grads.weight_VD;
+              });
+    dweight = at::cat(parts);
+    for (const HeadLossResult& result : results)
+    {
+        EXPECT_EQ(result.loss_sum, results.front().loss_sum);
+        EXPECT_EQ(result.cross_entropy_sum, results.front().cross_entropy_sum);
+        if (mode == LossMode::train) { EXPECT_TRUE(result.dx_ND.equal(results.front().dx_ND)); }
+    }
+    return results.front();
+}
+
+TEST(HeadLoss, LabelSmoothingAndZLossMatchAutogradOverTheCutVocabulary)
+{
+    at::manual_seed(56);
+    // 5 columns over tp 4 are 2, 2, 1 and none; 33 and 1025 divide by none of them.
+    const Case odd[] = {{6, 8, 5, Masks::all, 1}, {7, 16, 33, Masks::some, 1}, {20, 24, 1025, Masks::some, 4}};
+    for (const at::ScalarType type : both_types)
+    {
+        for (const Case& c : odd)
+        {
+            for (const Terms& t : terms)
+            {
+                Inputs in = make_inputs(c, type);
+                in.params.label_smoothing = t.label_smoothing;
+                in.params.z_loss = t.z_loss;
+                const Oracle oracle = run_oracle(in);
+                for (const std::int64_t tp : {1, 2, 3, 4})
+                {
+                    for (const std::int64_t chunks : {1, 3})
+                    {
+                        SCOPED_TRACE(testing::Message() << "V " << c.vocab << " tp " << tp << " chunks " << chunks << " e "
+                                                        << t.label_smoothing << " z " << t.z_loss << " " << at::toString(type));
+                        HeadLossParams params = in.params;
+                        params.chunks = chunks;
+                        at::Tensor dweight;
+                        const HeadLossResult train = run_over_tp(in, params, LossMode::train, tp, dweight);
+                        const bool fp64 = type == at::kDouble;
+                        const double loss_gate = (fp64 ? 1e-13 : 1e-6) * std::max(1.0, std::abs(oracle.loss_sum));
+                        EXPECT_NEAR(train.loss_sum, oracle.loss_sum, loss_gate);
+                        EXPECT_NEAR(train.cross_entropy_sum, oracle.cross_entropy_sum, loss_gate);
+                        EXPECT_CLOSE(train.dx_ND, oracle.x.grad(), tolerance(type));
+                        EXPECT_CLOSE(dweight, oracle.weight.grad(), tolerance(type));
+
+                        const HeadLossResult evaluate = run_over_tp(in, params, LossMode::evaluate, tp, dweight);
+                        EXPECT_EQ(evaluate.loss_sum, train.cross_entropy_sum);
+                        EXPECT_EQ(evaluate.cross_entropy_sum, train.cross_entropy_sum);
+                    }
+                }
+            }
+        }
+    }
+}
+
+TEST(HeadLoss, WithoutTermsTheTrainingLossIsTheCrossEntropyToTheBit)
+{
+    at::manual_seed(57);
+    const Inputs in = make_inputs(cases[4], at::kFloat);
+    HeadLossGrads grads;
+    const HeadLossResult train =
+        head_loss(context(1, cases[4].rows), in.params, LossMode::train, in.x.clone(), in.labels, in.mask, grads);
+    EXPECT_EQ(train.loss_sum, train.cross_entropy_sum);
 }
 
 TEST(HeadLoss, WeightGradientAddsUpAndAFrozenWeightStillGivesDx)

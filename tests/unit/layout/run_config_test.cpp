@@ -209,6 +209,9 @@ TEST(RunConfig, ValuesOutsideTheDesignAreRefused)
          "--recompute: 'some' is not a policy (none full every:2 selective:norm,activation auto)"},
         {{"--betas", "0.9"}, "--betas: '0.9' is not two numbers (such as 0.9 0.95)"},
         {{"--betas", "0.9", "1"}, "--betas: '0.9 1' is out of range (each at least 0 and less than 1)"},
+        {{"--label-smoothing", "1"}, "--label-smoothing: 1 is out of range (at least 0 and less than 1)"},
+        {{"--label-smoothing", "-0.1"}, "--label-smoothing: -0.1 is out of range (at least 0 and less than 1)"},
+        {{"--z-loss", "-1e-4"}, "--z-loss: -0.0001 is too small (at least 0)"},
         {{"--eval.tokens", "0"}, "--eval.tokens: 0 is too small (at least 1)"},
         {{"--dp", "0"}, "--dp: 0 is too small (at least 1)"},
         {{"--data.weight", "0"}, "--data.weight: 0 is too small (more than 0)"},
@@ -300,6 +303,8 @@ TEST(RunConfig, EveryFlagAndKeyOfTheUserGuideExists)
                              "precision",
                              "recompute",
                              "loss-chunks",
+                             "label-smoothing",
+                             "z-loss",
                              "warmup",
                              "decay",
                              "schedule",
@@ -415,6 +420,7 @@ TEST(ResumeRules, FollowTheKindOfKey)
         {"model.name", ResumeRule::guarded},      {"data.kjv.shards", ResumeRule::guarded},
         {"data.seq-len", ResumeRule::guarded},    {"layout.global-batch", ResumeRule::guarded},
         {"run.seed", ResumeRule::guarded},        {"train.optimizer", ResumeRule::guarded},
+        {"train.label-smoothing", ResumeRule::run_file}, {"train.z-loss", ResumeRule::run_file},
         {"train.precision", ResumeRule::guarded}, {"unheard.of", ResumeRule::guarded},
     };
     for (const auto& row : rows) { EXPECT_EQ(resume_rule(row.first), row.second) << row.first; }
