@@ -244,10 +244,16 @@ void read_llama_like(const JsonFields& config, ModelSpec& model)
 
 void collect_notes(const JsonFields& config, ModelSpec& model)
 {
-    for (const char* key : {"attention_dropout", "attn_pdrop", "embd_pdrop", "resid_pdrop", "hidden_dropout"})
+    // Dropout belongs to a run, not to a model: a file that was saved after pre-training with 0.1 should not bring it back.
+    const std::pair<const char*, const char*> rates[] = {{"attention_dropout", "fused attention has no dropout"},
+                                                         {"attn_pdrop", "fused attention has no dropout"},
+                                                         {"embd_pdrop", "[train] embedding-dropout decides"},
+                                                         {"resid_pdrop", "[train] hidden-dropout decides"},
+                                                         {"hidden_dropout", "[train] hidden-dropout decides"}};
+    for (const auto& [key, instead] : rates)
     {
         const double rate = config.optional_number(key, 0);
-        if (rate > 0) { model.notes.push_back(fmt::format("{} {} is not applied", key, rate)); }
+        if (rate > 0) { model.notes.push_back(fmt::format("{} {} is not applied ({})", key, rate, instead)); }
     }
     for (const auto& item : config.object().items())
     {

@@ -417,6 +417,18 @@ void declare_loss(OptionSet& options, RunConfig::Train& train)
         .peers({"z-loss-multiplier", "auxiliary-loss-multiplier"});
 }
 
+void declare_dropout(OptionSet& options, RunConfig::Train& train)
+{
+    add_share(options, "hidden-dropout", train.hidden_dropout,
+              "probability of dropping an element of a branch before the residual is added; not in validation")
+        .peers({"resid-pdrop", "residual-dropout", "dropout"});
+    add_share(options, "embedding-dropout", train.embedding_dropout,
+              "probability of dropping an element after the embedding; not in validation")
+        .peers({"embd-pdrop", "embd-dropout"});
+    add_share(options, "attention-dropout", train.attention_dropout, "probability of dropping an attention weight")
+        .peers({"attn-pdrop", "attn-dropout"});
+}
+
 void declare_execution(OptionSet& options, RunConfig::Train& train)
 {
     options
@@ -513,6 +525,7 @@ void declare_run_config(OptionSet& options, RunConfig& config)
     declare_optimizer(options, config.train);
     declare_schedule(options, config.train);
     declare_loss(options, config.train);
+    declare_dropout(options, config.train);
     declare_execution(options, config.train);
     declare_eval(options, config.eval);
     declare_checkpoint(options, config.checkpoint);

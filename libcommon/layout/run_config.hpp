@@ -80,6 +80,7 @@ struct RunConfig
         std::string recompute = "none";
         double label_smoothing = 0;    ///< in [0, 1)
         double z_loss = 0;             ///< coefficient of log-sum-exp squared
+        double hidden_dropout = 0, embedding_dropout = 0, attention_dropout = 0;  ///< each in [0, 1)
         std::int64_t loss_chunks = 0;  ///< 0: chosen so that a chunk's logits take at most 64 MiB
     } train;
 

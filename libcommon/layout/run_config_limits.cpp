@@ -36,6 +36,7 @@ const std::vector<NotYet>& not_yet()
         {"layout.schedule", built_schedules(), schedule_hint},
         {"train.optimizer", {"adamw"}, ""},
         {"train.precision", {"fp32", "fp64"}, ""},
+        {"train.attention-dropout", {"0"}, "fused attention kernels refuse it or mask in an order of their own; use hidden-dropout"},
         {"train.recompute", {"none"}, "a smaller micro-batch needs less memory"},
         {"model.init-from", {}, ""},
         {"model.trainable", {}, "all tensors learn"},

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/recorder.hpp"
+#include "nn/ops/dropout.hpp"
 #include "nn/ops/residual.hpp"
 
 namespace plimsoll::nn
@@ -96,6 +97,20 @@ at::Tensor mlp_branch(const OpContext& ctx, const BlockParams& params, const at:
     return fed.y_ND;
 }
 
+at::Tensor add_branch(const OpContext& ctx, DropoutSite site, std::int64_t layer, const at::Tensor& x_ND,
+                      const at::Tensor& branch_ND)
+{
+    if (ctx.dropout.hidden == 0) { return residual_add(ctx, x_ND, branch_ND); }
+    return dropout_add(ctx, {ctx.dropout.hidden, site, layer}, x_ND, branch_ND);
+}
+
+/// The gradient of add_branch() towards its branch: dy itself without dropout.
+at::Tensor branch_gradient(const OpContext& ctx, DropoutSite site, std::int64_t layer, const at::Tensor& dy_ND)
+{
+    if (ctx.dropout.hidden == 0) { return dy_ND; }
+    return dropout_backward(ctx, {ctx.dropout.hidden, site, layer}, dy_ND);
+}
+
 // Weights first, then the norm: it writes over dy, which the weight gradients still read.
 
 at::Tensor mlp_branch_backward(const OpContext& ctx, const BlockParams& params, BlockSaved&& saved, const at::Tensor& dy_ND,
@@ -104,7 +119,9 @@ at::Tensor mlp_branch_backward(const OpContext& ctx, const BlockParams& params, 
     MlpBackward fed;
     {
         const OpScope scope(PlanOp::mlp, params.layer);
-        fed = mlp_backward_input(ctx, params.mlp, std::move(saved.mlp), dy_ND);
+        at::Tensor dbranch_ND = branch_gradient(ctx, DropoutSite::mlp, params.layer, dy_ND);
+        fed = mlp_backward_input(ctx, params.mlp, std::move(saved.mlp), dbranch_ND);
+        dbranch_ND = at::Tensor();  // ends with what is pending
         mlp_backward_weight(ctx, std::move(fed.pending), grads.mlp);
     }
     const OpScope scope(PlanOp::mlp_norm, params.layer);
@@ -119,7 +136,9 @@ at::Tensor attention_branch_backward(const OpContext& ctx, const BlockParams& pa
     AttentionBackward attended;
     {
         const OpScope scope(PlanOp::attention, params.layer);
-        attended = attention_backward_input(ctx, params.attention, std::move(saved.attention), dy_ND);
+        at::Tensor dbranch_ND = branch_gradient(ctx, DropoutSite::attention, params.layer, dy_ND);
+        attended = attention_backward_input(ctx, params.attention, std::move(saved.attention), dbranch_ND);
+        dbranch_ND = at::Tensor();
         attention_backward_weight(ctx, std::move(attended.pending), grads.attention);
     }
     const OpScope scope(PlanOp::input_norm, params.layer);
@@ -169,8 +188,10 @@ BlockGrads block_grads(const ModelSpec& model, const ShardedParams& params, std:
 BlockForward block_forward(const OpContext& ctx, const BlockParams& params, const at::Tensor& x_ND)
 {
     BlockForward result;
-    const at::Tensor middle_ND = residual_add(ctx, x_ND, attention_branch(ctx, params, x_ND, result.saved));
-    result.y_ND = residual_add(ctx, middle_ND, mlp_branch(ctx, params, middle_ND, result.saved));
+    const at::Tensor middle_ND = add_branch(ctx, DropoutSite::attention, params.layer, x_ND,
+                                            attention_branch(ctx, params, x_ND, result.saved));
+    result.y_ND = add_branch(ctx, DropoutSite::mlp, params.layer, middle_ND,
+                             mlp_branch(ctx, params, middle_ND, result.saved));
     return result;
 }
 

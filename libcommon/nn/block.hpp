@@ -1,5 +1,5 @@
 #pragma once
-/// One transformer layer, pre-norm: x2 = x + attention(norm(x)); y = x2 + mlp(norm(x2)).
+/// One transformer layer, pre-norm: x2 = x + dropout(attention(norm(x))); y = x2 + dropout(mlp(norm(x2))).
 ///
 /// N = B*S tokens, D model. Saved tensors are consumed by the backward.
 

@@ -9,6 +9,7 @@
 #include "engine/recorder.hpp"
 #include "mem/tracking.hpp"
 #include "nn/cpu_allocator.hpp"
+#include "nn/ops/dropout.hpp"
 #include "nn/ops/linear.hpp"
 
 namespace plimsoll::nn
@@ -44,6 +45,12 @@ VocabSlice vocab_slice(const ShardedParams& params, const char* name)
     slice.first = tensor.box.offset[0];
     slice.columns = tensor.local_shape[0];
     return slice;
+}
+
+/// Forward on the embedding's output, backward on its gradient.
+void drop_embedding(const OpContext& ctx, const at::Tensor& x_ND)
+{
+    if (ctx.dropout.embedding > 0) { dropout_in_place(ctx, {ctx.dropout.embedding, DropoutSite::embedding, 0}, x_ND); }
 }
 
 }  // namespace
@@ -203,6 +210,7 @@ TrainForward Model::forward(const OpContext& ctx, const TokenTensors& tokens, do
                 EmbeddingForward embedded = embedding_forward(ctx, embedding_, tokens.ids_N);
                 result.state.embedding = std::move(embedded.saved);
                 x_ND = std::move(embedded.y_ND);
+                drop_embedding(ctx, x_ND);
             });
     }
     for (std::size_t block = 0; block < blocks_.size(); ++block)
@@ -272,6 +280,7 @@ at::Tensor Model::backward(const OpContext& ctx, ForwardState&& state, at::Tenso
         [&]
         {
             const OpScope scope(PlanOp::embedding);
+            drop_embedding(ctx, dx_ND);
             EmbeddingPending pending = embedding_backward_input(ctx, std::move(state.embedding), dx_ND);
             dx_ND = at::Tensor();
             embedding_backward_weight(ctx, std::move(pending), embedding_grads_);

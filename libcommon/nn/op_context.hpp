@@ -20,12 +20,21 @@
 namespace plimsoll::nn
 {
 
+/// Probabilities of dropping an element. Training steps set them; evaluation leaves them zero.
+struct DropoutRates
+{
+    double hidden = 0;    ///< of both branches of a layer
+    double embedding = 0;
+};
+
 struct OpContext
 {
     Stream* stream = nullptr;
     Communicator* tp = nullptr;  ///< tensor-parallel group, never null; a one-rank communicator where tp = 1
     std::int64_t batch = 0;      ///< B
     std::int64_t seq_len = 0;    ///< S
+    DropoutRates dropout;
+    std::uint64_t seed = 0;      ///< of the run, keys random numbers
     std::int64_t step = 0;       ///< optimizer step, keys random numbers
     std::int64_t first_sample = 0; ///< global index of the batch's first sequence, keys random numbers
 };

@@ -61,9 +61,10 @@ class StageRun
     {
     }
 
-    using ReadTokens = std::function<std::int64_t(std::int64_t micro_batch, TokenBatch&)>;
+    using ReadTokens = std::function<void(std::int64_t first_sample, TokenBatch&)>;
+    using FirstSample = std::function<std::int64_t(std::int64_t micro_batch)>;
 
-    ScheduleCallbacks callbacks(const ReadTokens& read_tokens)
+    ScheduleCallbacks callbacks(const FirstSample& first_sample, const ReadTokens& read_tokens)
     {
         ScheduleCallbacks on;
         on.recv_activation = [this](const Action& action)
@@ -71,10 +72,12 @@ class StageRun
             set_recorded_phase(StepPhase::forward, action.micro_batch);
             recv_activation(alive_[action.micro_batch]);
         };
-        on.forward = [this, read_tokens](const Action& action)
+        on.forward = [this, first_sample, read_tokens](const Action& action)
         {
             set_recorded_phase(StepPhase::forward, action.micro_batch);
-            forward(alive_[action.micro_batch], action.micro_batch, read_tokens);
+            MicroBatch& slot = alive_[action.micro_batch];
+            slot.first_sample = first_sample(action.micro_batch);
+            forward(slot, read_tokens);
         };
         on.send_activation = [this](const Action& action) { send_activation(alive_.at(action.micro_batch)); };
         on.recv_gradient = [this](const Action& action)
@@ -115,6 +118,7 @@ class StageRun
     /// Between the forward and the (whole) backward of one micro-batch; the state looks into the batch's memory.
     struct MicroBatch
     {
+        std::int64_t first_sample = 0;
         TokenBatch batch;
         at::Tensor x_ND;   ///< received, not yet used
         at::Tensor y_ND;   ///< belongs to the send until its gradient comes back
@@ -135,12 +139,13 @@ class StageRun
         clock_.lap(times_.pipeline);
     }
 
-    void forward(MicroBatch& slot, std::int64_t micro_batch, const ReadTokens& read_tokens)
+    void forward(MicroBatch& slot, const ReadTokens& read_tokens)
     {
+        ctx_.first_sample = slot.first_sample;
         TokenTensors tokens;
         if (model_.is(StageEnd::first) || model_.is(StageEnd::last))
         {
-            ctx_.first_sample = read_tokens(micro_batch, slot.batch);
+            read_tokens(slot.first_sample, slot.batch);
             tokens = token_tensors(slot.batch);
         }
         clock_.lap(times_.data);
@@ -173,6 +178,7 @@ class StageRun
     {
         const auto found = alive_.find(micro_batch);
         ENSURE(found != alive_.end());
+        ctx_.first_sample = found->second.first_sample;
         dx_ND_ = model_.backward(ctx_, std::move(found->second.state), std::move(found->second.dy_ND), &units_);
         alive_.erase(found);
         clock_.lap(times_.backward);
@@ -240,15 +246,14 @@ LossSums TrainStep::accumulate_gradients(std::int64_t step, std::int64_t consume
     ctx.tp = groups_.tp.get();
     ctx.batch = settings_.micro_batch;
     ctx.seq_len = settings_.seq_len;
+    ctx.dropout = settings_.dropout;
+    ctx.seed = settings_.seed;
     ctx.step = step;
     StageRun run(model_, units_, groups_, ctx, 1.0 / static_cast<double>(settings_.global_batch * settings_.seq_len), times);
-    const auto read_tokens = [&](std::int64_t micro_batch, TokenBatch& batch)
-    {
-        const std::int64_t first = consumed + (micro_batch * dp + dp_rank) * settings_.micro_batch;
-        source_(first, settings_.micro_batch, batch);
-        return first;
-    };
-    run_schedule(pipeline_, groups_.pp->rank(), run.callbacks(read_tokens));
+    const auto first_sample = [&](std::int64_t micro_batch)
+    { return consumed + (micro_batch * dp + dp_rank) * settings_.micro_batch; };
+    const auto read_tokens = [&](std::int64_t first, TokenBatch& batch) { source_(first, settings_.micro_batch, batch); };
+    run_schedule(pipeline_, groups_.pp->rank(), run.callbacks(first_sample, read_tokens));
     const LossSums sums = run.finish();
     PhaseClock clock;
     set_recorded_phase(StepPhase::reduce, -1);

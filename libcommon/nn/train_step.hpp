@@ -32,6 +32,8 @@ struct StepSettings
     LrSchedule schedule;
     double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
     double clip = 1.0;             ///< 0: off
+    DropoutRates dropout;
+    std::uint64_t seed = 0;        ///< of the dropout
 };
 
 /// Wall time of a step by phase, seconds.

@@ -62,6 +62,9 @@ StepSettings step_settings(const TrainSetup& setup)
     settings.eps = setup.config.train.eps;
     settings.weight_decay = setup.config.train.weight_decay;
     settings.clip = setup.config.train.clip;
+    settings.dropout.hidden = setup.config.train.hidden_dropout;
+    settings.dropout.embedding = setup.config.train.embedding_dropout;
+    settings.seed = setup.config.run.seed;
     return settings;
 }
 

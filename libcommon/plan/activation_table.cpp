@@ -63,6 +63,7 @@ struct ActivationTable::Adder
             add("dk_norm", s.head_dim, TensorRole::pending);
         }
         add("dx", n * s.hidden, TensorRole::output);
+        if (s.hidden_dropout) { add("dbranch", n * s.hidden, TensorRole::pending); }
         if (model.o_bias) { add("do_bias_parts", rows * s.hidden, TensorRole::temporary); }
         if (model.qkv_bias) { add("dqkv_bias_parts", rows * s.qkv_columns(), TensorRole::temporary, DividedBy::tp); }
     }
@@ -75,6 +76,7 @@ struct ActivationTable::Adder
         add("y", n * s.hidden, TensorRole::saved);
         add("dact", n * s.ffn, TensorRole::pending, DividedBy::tp);
         add("dx", n * s.hidden, TensorRole::output);
+        if (s.hidden_dropout) { add("dbranch", n * s.hidden, TensorRole::pending); }
         if (model.mlp_bias)
         {
             add("ddown_bias_parts", rows * s.hidden, TensorRole::temporary);
@@ -106,6 +108,7 @@ LocalShapes make_local_shapes(const ModelSpec& model, const ParallelLayout& layo
         std::min(s.tokens, loss_chunk_rows(s.tokens, s.vocab_columns, s.element_bytes, policies.loss_chunks));
     s.threads = policies.threads;
     s.tp = layout.tp;
+    s.hidden_dropout = policies.hidden_dropout > 0;
     return s;
 }
 

@@ -19,6 +19,7 @@
 ///     attention   dout, dq, dk, dv         N A, N A, N K E, N K E   temporary
 ///     attention   dqkv          N T        pending
 ///     attention   dx            N D        output of backward
+///     attention, mlp  dbranch   N D        pending, with hidden dropout only: the gradient behind the mask
 ///     mlp         pre           N G        saved
 ///     mlp         act           N F        temporary
 ///     mlp         y             N D        saved by the next layer's norm, or sent
@@ -51,6 +52,7 @@ struct StepPolicies
     std::int64_t loss_chunks = 0;     ///< [train] loss-chunks; 0: chunks of at most 64 MiB
     std::int64_t threads = 1;         ///< of a rank: kernels' workspace grows with it
     Transport transport = Transport::threads;
+    double hidden_dropout = 0;        ///< above 0, backward makes a branch's gradient in a tensor of its own
     std::int64_t eval_micro_batch = 0; ///< sequences of a validation batch; 0: the run does not validate
 };
 
@@ -89,6 +91,7 @@ struct LocalShapes
     std::int64_t element_bytes = 4;
     std::int64_t threads = 1;
     std::int64_t tp = 1;
+    bool hidden_dropout = false;
     std::int64_t attention_columns() const { return heads * head_dim; }
     std::int64_t qkv_columns() const { return (heads + 2 * kv_heads) * head_dim; }
 };

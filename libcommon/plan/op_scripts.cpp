@@ -93,6 +93,7 @@ class Writer
     void mlp_backward_input()
     {
         const PlanOp op = PlanOp::mlp;
+        branch_gradient(op);
         alloc(op, "dact");
         alloc(op, "dx");
         compute(op, "backward input", mlp_product(),
@@ -110,6 +111,7 @@ class Writer
         passing_if(op, "din_bias_parts");
         compute(op, "backward weight", mlp_product(),
                 2 * stream_bytes() + bytes(op, "pre") + bytes(op, "dact") + 2 * mlp_weight_bytes());
+        free_if(op, "dbranch");
         // The activation's output lies where the pre-activation was (GELU) or where its gradient was (SwiGLU).
         const bool gated = model_.activation == Activation::swiglu;
         if (incoming == Gradient::ends) { free(op, "dx", block_gradient_layer); }
@@ -121,6 +123,7 @@ class Writer
     void attention_backward_input()
     {
         const PlanOp op = PlanOp::attention;
+        branch_gradient(op);
         alloc(op, "dqkv");
         alloc(op, "dout");
         alloc_if(op, "qk");
@@ -148,6 +151,7 @@ class Writer
         free_if(op, "dk_norm");
         free_if(op, "dq_norm");
         if (incoming == Gradient::ends) { free(PlanOp::mlp, "dx"); }
+        free_if(op, "dbranch");
         free(op, "out");
         free(op, "dqkv");
         free(PlanOp::input_norm, "y");
@@ -236,6 +240,14 @@ class Writer
     void free_if(PlanOp op, const char* name)
     {
         if (table_.find(op, name) != nullptr) { free(op, name); }
+    }
+
+    /// Hidden dropout draws its mask again.
+    void branch_gradient(PlanOp op)
+    {
+        if (table_.find(op, "dbranch") == nullptr) { return; }
+        alloc(op, "dbranch");
+        compute(op, "dropout", 0, 2 * stream_bytes());
     }
 
     /// There for a moment only.

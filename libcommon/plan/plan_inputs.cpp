@@ -42,6 +42,7 @@ StepPolicies step_policies(const RunConfig& config, std::int64_t threads, Valida
     policies.dtype = config.train.precision == "fp64" ? Dtype::f64 : Dtype::f32;
     policies.seq_len = config.data.seq_len;
     policies.loss_chunks = config.train.loss_chunks;
+    policies.hidden_dropout = config.train.hidden_dropout;
     policies.threads = threads;
     policies.transport = Transport::messages;
     if (validation == Validation::planned)

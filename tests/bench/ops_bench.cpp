@@ -9,11 +9,13 @@
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_log_softmax.h>
 #include <ATen/ops/_log_softmax_backward_data.h>
+#include <ATen/ops/add.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/gelu_backward.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/native_dropout.h>
 #include <ATen/ops/native_layer_norm.h>
 #include <ATen/ops/native_layer_norm_backward.h>
 #include <ATen/ops/nll_loss_backward.h>
@@ -39,10 +41,12 @@
 #include "nn/kernels/activation_kernels.hpp"
 #include "nn/kernels/loss_kernels.hpp"
 #include "nn/kernels/parallel.hpp"
+#include "nn/ops/dropout.hpp"
 #include "nn/ops/embedding.hpp"
 #include "nn/ops/head_loss.hpp"
 #include "nn/ops/linear.hpp"
 #include "nn/ops/norm.hpp"
+#include "nn/ops/residual.hpp"
 #include "nn/ops/tensor_view.hpp"
 #include "nn/optimizer.hpp"
 
@@ -309,6 +313,21 @@ void bench_optimizer(int repetitions)
         "sum of squares, 31 M", repetitions, [&] { sum_of_squares(buffer_view(g)); }, [&] { g.norm().item<float>(); });
 }
 
+void bench_dropout(int repetitions)
+{
+    const OpContext ctx = make_context();
+    const at::Tensor x = at::randn({tokens, model}), branch = at::randn({tokens, model});
+    at::Tensor sum = at::zeros_like(x);
+    const Dropout dropout = {0.1, DropoutSite::mlp, 3};
+    compare(
+        "residual", repetitions, [&] { residual_add(ctx, x, branch); }, [&] { at::add_out(sum, x, branch); });
+    compare(
+        "dropout and residual", repetitions, [&] { dropout_add(ctx, dropout, x, branch); },
+        [&] { at::add_out(sum, x, std::get<0>(at::native_dropout(branch, 0.1, true))); });
+    compare(
+        "dropout backward", repetitions, [&] { dropout_backward(ctx, dropout, x); }, [&] { at::native_dropout(x, 0.1, true); });
+}
+
 }  // namespace
 
 int main(int argc, char** argv)
@@ -326,5 +345,6 @@ int main(int argc, char** argv)
     bench_sums(repetitions);
     bench_optimizer(repetitions);
     bench_head_loss(repetitions);
+    bench_dropout(repetitions);
     return 0;
 }

@@ -25,6 +25,25 @@ def test_loss_terms_are_trained_on_and_the_plain_loss_is_told_beside(run, make_r
     assert validation[0] == pytest.approx(steps[-1]["cross_entropy"], abs=0.3)
 
 
+def test_dropout_goes_on_to_the_bit_and_validation_drops_nothing(run, make_run):
+    options = ("--hidden-dropout", "0.2", "--embedding-dropout", "0.1", "--stop-at-step")
+    through, stopped = make_run("through"), make_run("stopped")
+    assert train(run, through, *options, 10).rc == 75
+    assert train(run, stopped, *options, 6).rc == 75
+    assert train(run, stopped, *options, 10).rc == 75
+    assert losses(stopped) == losses(through)
+    assert weights(stopped, 10) == weights(through, 10)
+    rows = {row["step"]: row["val_loss"] for row in metrics(through) if "val_loss" in row}
+    assert rows[8] < losses(through)[8], "a loss under dropout is above that of the whole model"
+
+
+def test_attention_dropout_is_refused_with_its_reason(run, make_run):
+    done = train(run, make_run(), "--attention-dropout", "0.1")
+    assert done.rc == 2
+    assert "attention-dropout 0.1 is not available in this version" in done.stderr
+    assert "fused attention kernels refuse it or mask in an order of their own" in done.stderr
+
+
 def test_a_run_to_its_end(run, reference):
     rows = metrics(reference)
     steps = [row for row in rows if "loss" in row]

@@ -116,11 +116,12 @@ at::Tensor AutogradModel::loss_sum(const at::Tensor& ids_BS, const at::Tensor& l
     {
         x = x + leaf("embed_positions.weight").narrow(0, 0, ids_BS.size(1));
     }
+    x = drop(x, 1, 0);
     for (std::int64_t layer = 0; layer < spec_.layers; ++layer)
     {
         const std::string prefix = "layers." + std::to_string(layer) + ".";
-        x = x + attention(norm(x, prefix + "input_norm"), prefix + "attn.");
-        x = x + mlp(norm(x, prefix + "mlp_norm"), prefix + "mlp.");
+        x = x + drop(attention(norm(x, prefix + "input_norm"), prefix + "attn."), 2, layer);
+        x = x + drop(mlp(norm(x, prefix + "mlp_norm"), prefix + "mlp."), 3, layer);
     }
     x = norm(x, "final_norm");
     const at::Tensor head = leaf(spec_.tied ? "embed_tokens.weight" : "head.weight");

@@ -65,10 +65,31 @@ TokenBatch random_batch(const ModelSpec& spec, std::int64_t batch, std::int64_t 
     return made;
 }
 
+/// 1 / (1 - p) where an element is kept, 0 where it is dropped, as docs/data_order.md says it.
+at::Tensor dropout_factors(std::uint64_t seed, std::int64_t step, std::int64_t first_sample, std::int64_t layer, std::uint64_t site,
+                           double rate, const std::vector<std::int64_t>& shape_BSD)
+{
+    const at::Tensor factors = at::zeros(shape_BSD, at::TensorOptions().dtype(at::kDouble));
+    const std::int64_t sample_elements = shape_BSD[1] * shape_BSD[2];
+    for (std::int64_t b = 0; b < shape_BSD[0]; ++b)
+    {
+        const CounterRng rng(seed, RngPurpose::dropout,
+                             hash_numbers({static_cast<std::uint64_t>(step), static_cast<std::uint64_t>(first_sample + b),
+                                           static_cast<std::uint64_t>(layer), site}));
+        for (std::int64_t i = 0; i < sample_elements; ++i)
+        {
+            const bool kept = rng.word(static_cast<std::uint64_t>(i)) >= rate * 0x1p32;
+            factors.mutable_data_ptr<double>()[b * sample_elements + i] = kept ? 1.0 / (1.0 - rate) : 0.0;
+        }
+    }
+    return factors;
+}
+
 class WholeModel : public testing::TestWithParam<Case>
 {
   protected:
-    void compare(at::ScalarType dtype, double loss_gate, double norm_gate, double own_gate, double global_gate)
+    void compare(at::ScalarType dtype, double loss_gate, double norm_gate, double own_gate, double global_gate,
+                 DropoutRates rates = {})
     {
         const ModelSpec spec = parse_model_spec(GetParam().config, "test");
         const std::int64_t batch = 3, seq_len = 17;
@@ -85,7 +106,19 @@ class WholeModel : public testing::TestWithParam<Case>
             weights[tensor.name] = view;
         }
         TokenBatch tokens = random_batch(spec, batch, seq_len);
-        const test::AutogradModel oracle(spec, weights);
+        test::AutogradModel oracle(spec, weights);
+        const std::uint64_t seed = 77;
+        const std::int64_t step = 5, first_sample = 40;
+        const bool drops = rates.hidden > 0 || rates.embedding > 0;
+        if (drops)
+        {
+            oracle.set_dropout(
+                [&](std::uint64_t site, std::int64_t layer)
+                {
+                    const double rate = site == 1 ? rates.embedding : rates.hidden;
+                    return dropout_factors(seed, step, first_sample, layer, site, rate, {batch, seq_len, spec.hidden}).to(dtype);
+                });
+        }
         const TokenTensors tensors = token_tensors(tokens);
         const auto matrix = [&](const at::Tensor& t) { return t.view({batch, seq_len}).clone(); };
         const at::Tensor oracle_loss =
@@ -101,9 +134,14 @@ class WholeModel : public testing::TestWithParam<Case>
         ctx.tp = tp.get();
         ctx.batch = batch;
         ctx.seq_len = seq_len;
+        OpContext training = ctx;
+        training.dropout = rates;
+        training.seed = seed;
+        training.step = step;
+        training.first_sample = first_sample;
         Model model(spec, params, seq_len, 0);
-        TrainForward done = model.forward(ctx, tensors, scale);
-        model.backward(ctx, std::move(done.state));
+        TrainForward done = model.forward(training, tensors, scale);
+        model.backward(training, std::move(done.state));
 
         // The halves of backward, apart: the same bits.
         std::vector<at::Tensor> plain;
@@ -120,7 +158,9 @@ class WholeModel : public testing::TestWithParam<Case>
         EXPECT_EQ(done.sums.count, tokens.num_valid);
         const double expected = oracle_loss.item<double>();
         EXPECT_NEAR(done.sums.loss, expected, loss_gate * expected);
-        EXPECT_NEAR(model.evaluate(ctx, tensors).loss, expected, loss_gate * expected);
+        const double evaluated = model.evaluate(ctx, tensors).loss;
+        if (drops) { EXPECT_GT(std::abs(evaluated - expected), 1e-4 * expected) << "evaluation drops nothing"; }
+        else { EXPECT_NEAR(evaluated, expected, loss_gate * expected); }
 
         double global_squares = 0, squares = 0;
         for (const auto& [name, leaf] : oracle.leaves())
@@ -146,6 +186,13 @@ class WholeModel : public testing::TestWithParam<Case>
 TEST_P(WholeModel, MatchesAutogradInFp64) { compare(at::kDouble, 1e-11, 1e-11, 1e-11, 1e-13); }
 
 TEST_P(WholeModel, MatchesAutogradInFp32) { compare(at::kFloat, 1e-5, 1e-5, 5e-6, 1e-7); }
+
+TEST_P(WholeModel, WithDropoutMatchesAutogradUnderTheSameMaskInFp64)
+{
+    compare(at::kDouble, 1e-11, 1e-11, 1e-11, 1e-13, {0.1, 0.3});
+}
+
+TEST_P(WholeModel, WithHiddenDropoutMatchesAutogradInFp32) { compare(at::kFloat, 1e-5, 1e-5, 5e-6, 1e-7, {0.5, 0}); }
 
 INSTANTIATE_TEST_SUITE_P(Families, WholeModel, testing::ValuesIn(cases),
                          [](const testing::TestParamInfo<Case>& param) { return std::string(param.param.name); });

@@ -12,6 +12,19 @@ using plimsoll::test::small_gpt2;
 using plimsoll::test::small_llama;
 using plimsoll::test::SmallRun;
 
+namespace
+{
+
+void set_dropout(SmallRun& run, double hidden, double embedding)
+{
+    run.settings.dropout.hidden = hidden;
+    run.settings.dropout.embedding = embedding;
+    run.settings.seed = 12;
+    run.make_step();
+}
+
+}  // namespace
+
 TEST(TrainStep, AccumulationDoesNotChangeTheStep)
 {
     // Decision 22 in fp64: loss and norm 1e-11; ten steps, so that updates and moments take part. Masks are uneven, which
@@ -42,6 +55,42 @@ TEST(TrainStep, ReportsTheTrainingLossAndThePlainCrossEntropyOfTheSameTokens)
     // At the start all logits are small: the mean over the vocabulary is close to log V too, and lse close to log V.
     EXPECT_NEAR(got.loss(), expected.loss() + 0.01 * std::log(37.0) * std::log(37.0), 0.05);
     EXPECT_GT(got.loss(), expected.loss() + 0.05);
+}
+
+TEST(TrainStep, DropoutDoesNotDependOnAccumulation)
+{
+    // The gate of AccumulationDoesNotChangeTheStep.
+    SmallRun whole(small_gpt2(), at::kDouble, 6), thirds(small_gpt2(), at::kDouble, 2), single(small_gpt2(), at::kDouble, 1);
+    SmallRun plain(small_gpt2(), at::kDouble, 6);
+    for (SmallRun* run : {&whole, &thirds, &single}) { set_dropout(*run, 0.1, 0.2); }
+    for (int step = 1; step <= 10; ++step)
+    {
+        const StepResult expected = whole.run(step);
+        EXPECT_NE(expected.loss(), plain.run(step).loss());
+        for (SmallRun* other : {&thirds, &single})
+        {
+            const StepResult got = other->run(step);
+            EXPECT_NEAR(got.loss(), expected.loss(), 1e-11 * expected.loss());
+            EXPECT_NEAR(got.grad_norm, expected.grad_norm, 1e-11 * expected.grad_norm);
+        }
+    }
+}
+
+TEST(TrainStep, DropoutRepeatsToTheBitWhereverTheRunBegan)
+{
+    SmallRun through(small_llama(), at::kFloat, 2), resumed(small_llama(), at::kFloat, 2);
+    set_dropout(through, 0.1, 0.1);
+    for (int step = 1; step <= 3; ++step) { through.run(step); }
+    for (std::int64_t u = 0; u < through.params->num_units(); ++u)
+    {
+        for (const FlatState state : {FlatState::params, FlatState::exp_avg, FlatState::exp_avg_sq})
+        {
+            at::Tensor(resumed.params->buffer(state, u)).copy_(through.params->buffer(state, u));
+        }
+    }
+    set_dropout(resumed, 0.1, 0.1);
+    for (int step = 4; step <= 6; ++step) { EXPECT_EQ(resumed.run(step).loss(), through.run(step).loss()); }
+    EXPECT_TRUE(at::equal(resumed.weights(), through.weights()));
 }
 
 TEST(TrainStep, LearnsTheRule)

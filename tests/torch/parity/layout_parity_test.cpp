@@ -97,6 +97,35 @@ TEST(LayoutParity, ShardsWithReplicas)
     check_all({{"gpt2", 4, 1, 1, 3, 1, 2}, {"gpt2", 4, 2, 1, 1, 2, 2}, {"llama-tied", 4, 1, 2, 3, 3, 2}, {"gpt2", 6, 1, 1, 1, 3, 3}});
 }
 
+TEST(LayoutParity, DropoutLabelSmoothingAndZLossDependOnNoLayout)
+{
+    ParityTerms terms;
+    terms.dropout.hidden = terms.dropout.embedding = 0.1;
+    terms.label_smoothing = 0.1;
+    terms.z_loss = 1e-3;
+    const std::int64_t steps = 20;
+    for (const char* model : {"gpt2", "llama-tied"})
+    {
+        const ModelSpec spec = spec_of(model);
+        const auto run = [&](const ParallelLayout& layout, ParityRecord& record)
+        {
+            run_ranks(layout.world(),
+                      [&](Communicator& world) { parity_body(world, spec, layout, at::kDouble, steps, record, terms); });
+        };
+        ParityRecord expected;
+        run(parity_layout(1, 1, 1, 1, 0), expected);
+        EXPECT_LT(expected.losses.back(), expected.losses.front() - 0.3) << "the model does not learn";
+        for (const Case& c : std::vector<Case>{{model, 1, 1, 1, 3, 0}, {model, 2, 1, 1, 1, 3}, {model, 1, 2, 1, 3, 0},
+                                               {model, 1, 1, 2, 3, 0}, {model, 1, 1, 4, 3, 0}, {model, 1, 2, 2, 3, 0}})
+        {
+            SCOPED_TRACE(text_of(c));
+            ParityRecord got;
+            run(parity_layout(c.dp, c.tp, c.pp, c.accumulation, c.zero), got);
+            expect_parity(got, expected, at::kDouble);
+        }
+    }
+}
+
 TEST(LayoutParity, ZeroStagesBucketsAndPrefetchAreEqualToTheBit)
 {
     for (const at::ScalarType dtype : {at::kDouble, at::kFloat})

@@ -78,11 +78,20 @@ struct ParityRecord
     std::map<std::string, std::vector<std::string>> copies;
 };
 
+/// What training adds to the plain loss.
+struct ParityTerms
+{
+    DropoutRates dropout;
+    double label_smoothing = 0;
+    double z_loss = 0;
+};
+
 /// One rank of a run.
 class ParityRank
 {
   public:
-    ParityRank(Communicator& world, const ModelSpec& spec, const ParallelLayout& layout, at::ScalarType dtype)
+    ParityRank(Communicator& world, const ModelSpec& spec, const ParallelLayout& layout, at::ScalarType dtype,
+               const ParityTerms& terms = {})
         : spec_(spec), layout_(layout), groups_(make_rank_groups(world, layout, spec.kv_heads)),
           params_(spec, layout, groups_.coordinate, dtype, install_cpu_allocator())
     {
@@ -93,8 +102,10 @@ class ParityRank
         settings_.schedule.kind = ScheduleKind::constant;
         settings_.schedule.lr = 3e-3;
         settings_.schedule.total_steps = 1000;
+        settings_.dropout = terms.dropout;
+        settings_.seed = 31;
         params_.initialize(9);
-        model_ = std::make_unique<Model>(spec, params_, settings_.seq_len, 2);
+        model_ = std::make_unique<Model>(spec, params_, settings_.seq_len, 2, terms.label_smoothing, terms.z_loss);
         step_ = std::make_unique<TrainStep>(*model_, params_, groups_, settings_,
                                             [this](std::int64_t first, std::int64_t num, TokenBatch& batch)
                                             { synthetic_samples(spec_.vocab, parity_seq_len, first, num, batch); });
@@ -183,9 +194,9 @@ class ParityRank
 
 /// The whole run of one rank: gradients of the first step, `steps` steps, gradients and weights at the end.
 inline void parity_body(Communicator& world, const ModelSpec& spec, const ParallelLayout& layout, at::ScalarType dtype,
-                        std::int64_t steps, ParityRecord& record)
+                        std::int64_t steps, ParityRecord& record, const ParityTerms& terms = {})
 {
-    ParityRank rank(world, spec, layout, dtype);
+    ParityRank rank(world, spec, layout, dtype, terms);
     rank.gradients(1, record, record.gradients);
     std::vector<double> losses, norms;
     for (std::int64_t number = 1; number <= steps; ++number)

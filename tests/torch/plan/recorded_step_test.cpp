@@ -100,6 +100,8 @@ Recorded record_rank(Communicator& world, const StepInputs& inputs)
     settings.schedule.kind = ScheduleKind::constant;
     settings.schedule.lr = 1e-3;
     settings.schedule.total_steps = 10;
+    settings.dropout.hidden = inputs.policies.hidden_dropout;
+    settings.dropout.embedding = inputs.policies.hidden_dropout;
     TrainStep step(model, params, groups, settings,
                    [&](std::int64_t first, std::int64_t num, TokenBatch& batch)
                    { test::synthetic_samples(inputs.model.vocab, inputs.policies.seq_len, first, num, batch); });
@@ -390,6 +392,23 @@ TEST(RecordedStep, DoublePrecisionIsAsPlanned)
     inputs.policies.dtype = Dtype::f64;
     inputs.policies.eval_micro_batch = 1;
     check_layout(inputs);
+}
+
+TEST(RecordedStep, DropoutIsAsPlanned)
+{
+    for (const ModelSpec& model : {gpt2(), llama(4), qwen3()})
+    {
+        StepInputs inputs;
+        inputs.model = model;
+        inputs.layout.tp = 2;
+        inputs.layout.pp = 2;
+        inputs.layout.micro_batch = 2;
+        inputs.layout.global_batch = 6;
+        inputs.policies.seq_len = seq_len;
+        inputs.policies.hidden_dropout = 0.1;
+        inputs.policies.eval_micro_batch = 1;
+        check_layout(inputs);
+    }
 }
 
 TEST(RecordedStep, APlanOfAHundredMebibytesHoldsWithinTwoPercent)

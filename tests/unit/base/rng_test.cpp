@@ -91,6 +91,7 @@ TEST(DataOrderGolden, GeneratorAgreesToTheBit)
         {
             const std::uint64_t index = from_hex(row.at("index")[i]);
             EXPECT_EQ(rng.bits(index), from_hex(row.at("bits")[i])) << row.dump();
+            EXPECT_EQ(rng.word(index), from_hex(row.at("word")[i])) << row.dump();
             EXPECT_EQ(std::bit_cast<std::uint64_t>(rng.normal(index)), from_hex(row.at("normal_bits")[i])) << row.dump();
         }
     }
@@ -113,6 +114,25 @@ TEST(DataOrderGolden, PermutationAgreesToTheBit)
         std::uint64_t digest = 0;
         for (std::uint64_t i = 0; i < permutation.size(); ++i) { digest += mix64(mix64(i) ^ permutation(i)); }
         EXPECT_EQ(digest, from_hex(row.at("digest"))) << row.dump();
+    }
+}
+
+TEST(DataOrderGolden, DropoutAgreesToTheBit)
+{
+    const nlohmann::json masks = golden().at("dropout");
+    ASSERT_EQ(masks.size(), 3U);
+    for (const auto& row : masks)
+    {
+        const auto number = [&](const char* key) { return row.at(key).get<std::uint64_t>(); };
+        const std::uint64_t salt = hash_numbers({number("step"), number("sample"), number("layer"), number("site")});
+        EXPECT_EQ(salt, from_hex(row.at("salt")));
+        const CounterRng rng(number("seed"), RngPurpose::dropout, salt);
+        std::string kept;
+        for (std::uint64_t i = 0; i < row.at("kept").get<std::string>().size(); ++i)
+        {
+            kept += rng.word(i) >= row.at("rate").get<double>() * 0x1p32 ? '1' : '0';
+        }
+        EXPECT_EQ(kept, row.at("kept").get<std::string>()) << row.dump();
     }
 }
 
@@ -204,6 +224,40 @@ TEST(CounterRng, FillEqualsOneByOneFromAnyStart)
             EXPECT_EQ(narrow.back(), -7);
         }
     }
+}
+
+TEST(CounterRng, FillOfWordsEqualsOneByOneFromAnyStart)
+{
+    const CounterRng rng(1, RngPurpose::dropout, 2);
+    for (const std::uint64_t first : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{3},
+                                      std::uint64_t{126}, std::uint64_t{128}, (std::uint64_t{1} << 34) - 5})
+    {
+        for (const std::int64_t num : {0, 1, 3, 127, 128, 129, 300, 1024})
+        {
+            std::vector<std::uint32_t> words(static_cast<std::size_t>(num) + 1, 7);
+            rng.fill_words(first, num, words.data());
+            for (std::int64_t i = 0; i < num; ++i)
+            {
+                ASSERT_EQ(words[static_cast<std::size_t>(i)], rng.word(first + static_cast<std::uint64_t>(i)));
+            }
+            EXPECT_EQ(words.back(), 7U);
+        }
+    }
+}
+
+TEST(CounterRng, WordsAreFlatAndNotThoseOfBits)
+{
+    const CounterRng rng(3, RngPurpose::dropout);
+    constexpr std::int64_t num = 1 << 20;
+    std::vector<std::uint32_t> words(num);
+    rng.fill_words(0, num, words.data());
+    std::vector<int> counts(256, 0);
+    for (const std::uint32_t word : words) { ++counts[word >> 24]; }
+    double chi_square = 0;
+    for (const int count : counts) { chi_square += std::pow(count - num / 256.0, 2) / (num / 256.0); }
+    EXPECT_GT(chi_square, 150);  // 255 degrees of freedom: 99.999 % lie in [165, 364]
+    EXPECT_LT(chi_square, 370);
+    EXPECT_NE(rng.word(0), static_cast<std::uint32_t>(rng.bits(0)));
 }
 
 TEST(KeyedPermutation, HasNoElementsForSizeZero)

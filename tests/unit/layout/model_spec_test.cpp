@@ -279,9 +279,11 @@ TEST(ModelSpec, WhatIsNotAppliedIsNoted)
     nlohmann::json config = tiny_gpt2();
     config["attn_pdrop"] = 0.1;
     config["resid_pdrop"] = 0.0;
+    config["embd_pdrop"] = 0.2;
     config["bos_token_id"] = 50256;
     config["frobnicate"] = 7;
-    EXPECT_EQ(parse(config).notes, (std::vector<std::string>{"attn_pdrop 0.1 is not applied",
+    EXPECT_EQ(parse(config).notes, (std::vector<std::string>{"attn_pdrop 0.1 is not applied (fused attention has no dropout)",
+                                                             "embd_pdrop 0.2 is not applied ([train] embedding-dropout decides)",
                                                              "'frobnicate' is not known and has no effect"}));
 }
 

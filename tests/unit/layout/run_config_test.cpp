@@ -211,6 +211,11 @@ TEST(RunConfig, ValuesOutsideTheDesignAreRefused)
         {{"--betas", "0.9", "1"}, "--betas: '0.9 1' is out of range (each at least 0 and less than 1)"},
         {{"--label-smoothing", "1"}, "--label-smoothing: 1 is out of range (at least 0 and less than 1)"},
         {{"--label-smoothing", "-0.1"}, "--label-smoothing: -0.1 is out of range (at least 0 and less than 1)"},
+        {{"--hidden-dropout", "1"}, "--hidden-dropout: 1 is out of range (at least 0 and less than 1)"},
+        {{"--embedding-dropout", "1.5"}, "--embedding-dropout: 1.5 is out of range (at least 0 and less than 1)"},
+        {{"--attention-dropout", "0.1"},
+         "--attention-dropout: attention-dropout 0.1 is not available in this version (only attention-dropout 0). fused "
+         "attention kernels refuse it or mask in an order of their own; use hidden-dropout"},
         {{"--z-loss", "-1e-4"}, "--z-loss: -0.0001 is too small (at least 0)"},
         {{"--eval.tokens", "0"}, "--eval.tokens: 0 is too small (at least 1)"},
         {{"--dp", "0"}, "--dp: 0 is too small (at least 1)"},
@@ -305,6 +310,8 @@ TEST(RunConfig, EveryFlagAndKeyOfTheUserGuideExists)
                              "loss-chunks",
                              "label-smoothing",
                              "z-loss",
+                             "hidden-dropout",
+                             "embedding-dropout",
                              "warmup",
                              "decay",
                              "schedule",
@@ -420,6 +427,7 @@ TEST(ResumeRules, FollowTheKindOfKey)
         {"model.name", ResumeRule::guarded},      {"data.kjv.shards", ResumeRule::guarded},
         {"data.seq-len", ResumeRule::guarded},    {"layout.global-batch", ResumeRule::guarded},
         {"run.seed", ResumeRule::guarded},        {"train.optimizer", ResumeRule::guarded},
+        {"train.hidden-dropout", ResumeRule::run_file},
         {"train.label-smoothing", ResumeRule::run_file}, {"train.z-loss", ResumeRule::run_file},
         {"train.precision", ResumeRule::guarded}, {"unheard.of", ResumeRule::guarded},
     };

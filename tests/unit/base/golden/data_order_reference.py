@@ -61,6 +61,10 @@ class CounterRng:
     def uniform(self, index):
         return (self.bits(index) >> 11) * 2.0**-53
 
+    def word(self, index):
+        low, high = split(index >> 2)
+        return philox((low, high | 0xC0000000) + split(self.salt), self.key)[index & 3]
+
     def normal(self, index):
         low, high = split(index >> 2)
         block = philox((low, high | 0x80000000) + split(self.salt), self.key)
@@ -149,6 +153,7 @@ def vectors():
         rng.append({
             "seed": hex64(seed), "purpose": purpose, "salt": hex64(salt), "index": [hex64(i) for i in indices],
             "bits": [hex64(stream.bits(i)) for i in indices],
+            "word": [f"{stream.word(i):08x}" for i in indices],
             "normal_bits": [hex64(struct.unpack("<Q", struct.pack("<d", stream.normal(i)))[0]) for i in indices]})
     permutation = []
     for size in [1, 2, 3, 10, 1000, 65535, 65536, 65537, 131072, 131073, 1000003, 2**20 + 1, 10**9, 2**40 - 1, 2**40 + 1]:
@@ -160,6 +165,13 @@ def vectors():
             if p.table is not None:
                 row["digest"] = hex64(sum(mix64(mix64(i) ^ image) for i, image in enumerate(p.table)) & U64)
             permutation.append(row)
+    dropout = []
+    for seed, step, sample, layer, site, rate in [(1, 1, 0, 0, 1, 0.1), (7, 1000, 123456789, 11, 2, 0.5), (7, 3, 2**33, 5, 3, 0.25)]:
+        salt = hash_of(step, sample, layer, site)
+        stream = CounterRng(seed, 2, salt)
+        dropout.append({
+            "seed": seed, "step": step, "sample": sample, "layer": layer, "site": site, "rate": rate, "salt": hex64(salt),
+            "kept": "".join("1" if stream.word(i) >= round(rate * 2**32) else "0" for i in range(96))})
     names = ["", "a", "embed_tokens.weight", "layers.11.attn.q_proj.weight"]
     return {
         "order": "feistel8-v1",
@@ -167,6 +179,7 @@ def vectors():
         "hash_name": [[name, hex64(hash_name(name))] for name in names],
         "rng": rng,
         "permutation": permutation,
+        "dropout": dropout,
     }
 
 
@@ -193,7 +206,7 @@ def main():
     if different:
         print(f"{args.check}: {', '.join(sorted(different))} differ from the reference implementation", file=sys.stderr)
         return 1
-    print(f"{len(mine['rng'])} streams and {len(mine['permutation'])} permutations agree")
+    print(f"{len(mine['rng'])} streams, {len(mine['permutation'])} permutations and {len(mine['dropout'])} masks agree")
     return 0
 
 
