@@ -56,6 +56,11 @@ void declare_run(OptionSet& options, RunConfig::Run& run)
                   "USR1 also means: save and stop (mpiexec sends it to survivors)")
         .flag("signal-usr1")
         .peers({"exit-signal-handler"});
+    options
+        .add_flag("run", "deterministic", run.deterministic,
+                  "refuse settings under which a repetition would not have the same bits")
+        .flag("deterministic")
+        .peers({"deterministic-mode", "use-deterministic-algorithms", "debug.deterministic", "full-determinism"});
     options.on_parsed(
         [&options, &run]
         {
@@ -449,6 +454,13 @@ void declare_execution(OptionSet& options, RunConfig::Train& train)
         .flag("loss-chunks")
         .shown_default("parts of at most 64 MiB")
         .peers({"num-output-chunks", "cross-entropy-chunks"});
+    options
+        .add_count("train", "check-replicas-every", train.check_replicas_every,
+                   "compare what ranks hold in copies, tensor by tensor; a difference ends the run; 0: never")
+        .unit("steps")
+        .flag("check-replicas-every")
+        .range(0)
+        .peers({"check-weight-hash-across-dp-replicas-interval"});
 }
 
 void declare_eval(OptionSet& options, RunConfig::Eval& eval)

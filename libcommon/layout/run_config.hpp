@@ -32,6 +32,7 @@ struct RunConfig
         std::int64_t log_every = 10;  ///< steps between table rows
         double watchdog_s = 300;      ///< seconds without progress of any rank in a group that end the job
         bool signal_usr1 = false;     ///< USR1 also means stop early
+        bool deterministic = false;   ///< refuse what would keep a repetition from having the same bits
     } run;
 
     struct Model
@@ -81,6 +82,7 @@ struct RunConfig
         double label_smoothing = 0;    ///< in [0, 1)
         double z_loss = 0;             ///< coefficient of log-sum-exp squared
         double hidden_dropout = 0, embedding_dropout = 0, attention_dropout = 0;  ///< each in [0, 1)
+        std::int64_t check_replicas_every = 0;  ///< steps; 0: off
         std::int64_t loss_chunks = 0;  ///< 0: chosen so that a chunk's logits take at most 64 MiB
     } train;
 

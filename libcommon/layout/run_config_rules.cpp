@@ -5,10 +5,29 @@
 namespace plimsoll
 {
 
+namespace
+{
+
+void find_indeterminate(const RunConfig::Run& run, std::vector<std::string>& faults)
+{
+    if (run.threads == 0)
+    {
+        faults.push_back("run.deterministic needs run.threads (by default a rank takes its share of the machine's cores, and "
+                         "matrix products are cut, and so rounded, by the number of threads). set threads in [run]");
+    }
+    if (run.device == "cuda")
+    {
+        faults.push_back("run.deterministic is for device cpu (NCCL and CUDA kernels choose the order of their sums)");
+    }
+}
+
+}  // namespace
+
 void validate_run_config(const RunConfig& config)
 {
     std::vector<std::string> faults;
     if (config.run.watchdog_s <= 0) { faults.push_back("run.watchdog must be above 0"); }
+    if (config.run.deterministic) { find_indeterminate(config.run, faults); }
     const RunConfig::Train& train = config.train;
     const int lengths = (train.tokens > 0 ? 1 : 0) + (train.steps > 0 ? 1 : 0) + (train.epochs > 0 ? 1 : 0);
     if (lengths == 0) { faults.push_back("the run has no length. set one of tokens, steps, epochs in [train]"); }
@@ -62,6 +81,7 @@ ResumeRule resume_rule(const std::string& section_dot_key)
         {"train.optimizer", ResumeRule::guarded},
         {"train.precision", ResumeRule::guarded},
         {"train.recompute", ResumeRule::free},
+        {"train.check-replicas-every", ResumeRule::free},
         {"train.loss-chunks", ResumeRule::free},
         {"train.", ResumeRule::run_file},
         {"optimizer.", ResumeRule::run_file},

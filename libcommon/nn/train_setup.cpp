@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "io/file.hpp"
+#include "nn/determinism.hpp"
 #include "nn/lr_schedule.hpp"
 #include "layout/device_mesh.hpp"
 #include "plan/layout_search.hpp"
@@ -120,6 +121,10 @@ void check_resumable(const TrainSetup& setup, const CheckpointMeta& meta, const 
              step_dir, meta.trainer.tokenizer, setup.data->fingerprint());
     for (const ConfigChange& change : changes)
     {
+        VALIDATE(!setup.config.run.deterministic || !changes_bits(change.key) || is_allowed(setup.options, change.key), ConfigError,
+                 "{} changed from '{}' to '{}' (run.deterministic: sums would be taken in another order from {} on). go back to "
+                 "it, or --allow-change {}",
+                 change.key, change.old_value, change.new_value, step_dir, change.key);
         if (resume_rule(change.key) != ResumeRule::guarded || is_allowed(setup.options, change.key)) { continue; }
         if (is_judged_by_content(change.key)) { continue; }
         throw ConfigError(fmt::format("{} changed from '{}' to '{}' ({} was trained with the old value). "

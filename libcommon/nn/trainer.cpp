@@ -11,6 +11,8 @@
 #include "comm/exchange.hpp"
 #include "comm/rank_activity.hpp"
 #include "nn/cpu_allocator.hpp"
+#include "nn/determinism.hpp"
+#include "nn/ops/tensor_view.hpp"
 
 namespace plimsoll::nn
 {
@@ -149,6 +151,7 @@ void Trainer::start(const ResumeChoice& choice)
     stepper_ = std::make_unique<TrainStep>(*model_, *params_, groups_, step_settings(setup_),
                                            [this](std::int64_t first, std::int64_t num, TokenBatch& batch)
                                            { setup_.order->read(first, num, batch); });
+    replicas_ = std::make_unique<ReplicaCheck>(params_->flat(), setup_.layout, groups_);
     state_ = TrainerState();
     if (choice.step_dir.empty()) { params_->initialize(setup_.config.run.seed); }
     else
@@ -202,6 +205,7 @@ TrainReport Trainer::run(const StopSignals& signals)
     const c10::AutoGradMode no_autograd(false);
     at::set_num_threads(threads_);
     started_ = now_seconds();
+    if (setup_.config.run.deterministic) { require_equal_arithmetic(world_); }
     const ResumeChoice choice = choose_resume(setup_, checkpoints());
     check_same_choice(choice);
     start(choice);
@@ -245,6 +249,7 @@ void Trainer::one_step(const StopSignals& signals)
     ++state_.step;
     clock_ = result.clock;
     if (result.updated) { ++adam_step_; }
+    check_replicas();
     state_.consumed_samples += setup_.layout.global_batch;
     state_.consumed_tokens += setup_.plan.tokens_per_step;
     report_.loss = result.loss();
@@ -315,6 +320,20 @@ void Trainer::print_row(const StepResult& result)
     table_.row(shown);
     window_seconds_ = 0;
     window_steps_ = 0;
+}
+
+void Trainer::check_replicas()
+{
+    const std::int64_t every = setup_.config.train.check_replicas_every;
+    if (every == 0 || state_.step % every != 0) { return; }
+    const double begin = now_seconds();
+    Stream stream;
+    replicas_->run(state_.step, [&](std::int64_t unit) { return held_params(*params_, unit); }, stream);
+    nlohmann::ordered_json row;
+    row["step"] = state_.step;
+    row["replicas_equal"] = true;
+    row["seconds"] = now_seconds() - begin;
+    write_metrics(std::move(row));
 }
 
 void Trainer::run_validation()

@@ -10,6 +10,7 @@
 #include "base/progress.hpp"
 #include "base/signals.hpp"
 #include "comm/metered_communicator.hpp"
+#include "engine/replica_check.hpp"
 #include "nn/evaluator.hpp"
 #include "nn/train_setup.hpp"
 #include "nn/train_state.hpp"
@@ -60,6 +61,8 @@ class Trainer
     void print_row(const StepResult& result);
     bool stop_step_reached() const;
     void run_validation();
+    /// At its steps. @throws NumericError on all ranks
+    void check_replicas();
     /// False when the save failed and the run goes on (on-save-failure warn).
     bool save();
     CheckpointMeta checkpoint_meta() const;
@@ -88,6 +91,7 @@ class Trainer
     std::unique_ptr<ShardedParams> params_;
     std::unique_ptr<Model> model_;
     std::unique_ptr<TrainStep> stepper_;
+    std::unique_ptr<ReplicaCheck> replicas_;
     TrainerState state_;
     std::int64_t adam_step_ = 0;
     std::int64_t saved_step_ = -1;

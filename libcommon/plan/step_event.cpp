@@ -25,7 +25,8 @@ const char* event_kind_name(EventKind kind)
 const char* plan_op_name(PlanOp op)
 {
     static constexpr const char* names[] = {"state", "embedding", "input_norm", "attention", "mlp_norm", "mlp",
-                                            "final_norm", "head_loss", "pipeline", "gather", "reduce", "update"};
+                                            "final_norm", "head_loss", "pipeline", "gather", "reduce", "update",
+                                            "replicas"};
     return name_at(names, op);
 }
 

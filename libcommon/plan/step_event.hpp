@@ -37,6 +37,7 @@ enum class PlanOp : std::uint8_t
     gather,     ///< parameters of a unit, where a rank keeps a shard
     reduce,     ///< gradients over ranks
     update,     ///< optimizer
+    replicas,   ///< comparison of copies
 };
 
 enum class StepPhase : std::uint8_t

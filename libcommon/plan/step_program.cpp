@@ -90,6 +90,24 @@ class Expander
         }
     }
 
+    /// As ReplicaCheck while all copies are equal: a digest of all tensors' digests in each group that holds copies.
+    void check_replicas(const FlatLayout& flat)
+    {
+        phase_ = StepPhase::update;
+        const ParallelLayout& layout = inputs_.layout;
+        const auto gather = [&](GroupKind group, std::int64_t ranks)
+        { collective(PlanOp::replicas, "digests", CollectiveKind::all_gather, group, ranks, 8 * ranks); };
+        const bool any_whole = std::any_of(flat.units.begin(), flat.units.end(), [&](const FlatUnit& unit)
+                                           { return !is_gathered(unit, layout, flat.element_bytes); });
+        if (any_whole) { gather(GroupKind::dp, layout.shards()); }
+        gather(GroupKind::replicas, layout.replicas());
+        gather(GroupKind::tp, layout.tp);
+        gather(GroupKind::kv, std::max<std::int64_t>(1, layout.tp / inputs_.model.kv_heads));
+        const bool pair = inputs_.model.tied && layout.pp > 1 && (first_stage_ || last_stage_);
+        gather(GroupKind::embedding, pair ? 2 : 1);
+        collective(PlanOp::replicas, "any difference", CollectiveKind::all_reduce, GroupKind::world, layout.world(), 8);
+    }
+
     void validate(const FlatLayout& flat)
     {
         phase_ = StepPhase::validation;
@@ -575,6 +593,11 @@ void RankProgram::validation(const EventSink& sink) const
     Expander(inputs_, inputs_.policies.eval_micro_batch, sink).validate(flat_);
 }
 
+void RankProgram::replica_check(const EventSink& sink) const
+{
+    Expander(inputs_, inputs_.layout.micro_batch, sink).check_replicas(flat_);
+}
+
 StepProgram make_step_program(const StepInputs& inputs)
 {
     const RankProgram rank(inputs);
@@ -582,6 +605,7 @@ StepProgram make_step_program(const StepInputs& inputs)
     rank.start_up([&](const StepEvent& event) { program.start_up.push_back(event); });
     rank.step(step_schedule(inputs.layout, Repeats::all), [&](const StepEvent& event) { program.step.push_back(event); });
     rank.validation([&](const StepEvent& event) { program.validation.push_back(event); });
+    rank.replica_check([&](const StepEvent& event) { program.replica_check.push_back(event); });
     return program;
 }
 

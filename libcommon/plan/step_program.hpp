@@ -46,6 +46,8 @@ class RankProgram
     void step(const PipelineSchedule& schedule, const EventSink& sink) const;
     /// One batch of validation; nothing where policies.eval_micro_batch is 0.
     void validation(const EventSink& sink) const;
+    /// What [train] check-replicas-every adds to a step; it allocates nothing.
+    void replica_check(const EventSink& sink) const;
 
   private:
     void scratch(const EventSink& sink) const;
@@ -59,6 +61,7 @@ struct StepProgram
     std::vector<StepEvent> start_up;
     std::vector<StepEvent> step;
     std::vector<StepEvent> validation;
+    std::vector<StepEvent> replica_check;
 };
 StepProgram make_step_program(const StepInputs& inputs);
 

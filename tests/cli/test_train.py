@@ -44,6 +44,17 @@ def test_attention_dropout_is_refused_with_its_reason(run, make_run):
     assert "fused attention kernels refuse it or mask in an order of their own" in done.stderr
 
 
+def test_deterministic_runs_need_threads_and_keep_them(run, make_run):
+    root = make_run(replace={"threads = 1\n": ""})
+    done = train(run, root, "--deterministic")
+    assert done.rc == 2
+    assert "run.deterministic needs run.threads" in done.stderr
+    assert train(run, root, "--deterministic", "--threads", "1", "--stop-at-step", 6).rc == 75
+    done = train(run, root, "--deterministic", "--threads", "2")
+    assert done.rc == 2
+    assert "run.threads changed from '1' to '2' (run.deterministic: sums would be taken in another order" in done.stderr
+
+
 def test_a_run_to_its_end(run, reference):
     rows = metrics(reference)
     steps = [row for row in rows if "loss" in row]

@@ -46,6 +46,15 @@ def test_a_layout_has_the_losses_of_reference(tools, make_run, reference, ranks,
         assert {name for name, group in row["communication"].items() if group["sent_bytes"] > 0} >= {"world"}
 
 
+def test_copies_are_compared_at_their_steps(tools, make_run, reference):
+    root = make_run()
+    done = mpi(tools, 4, "train", "--config", root / "run.ini", "--tp", "2", "--micro-batch", "1",
+               "--check-replicas-every", "8")
+    assert done.rc == 0, done.stderr
+    assert [row["step"] for row in metrics(root) if row.get("replicas_equal")] == [8, 16]
+    close(losses(root), losses(reference))
+
+
 def test_a_checkpoint_goes_on_in_any_layout(tools, run, make_run, reference):
     root = make_run()
     stages = [(2, ["--tp", "2"], 6), (2, ["--pp", "2"], 9), (4, ["--tp", "2", "--zero", "3", "--layout.resident", "0B", "--micro-batch", "1"], 13)]

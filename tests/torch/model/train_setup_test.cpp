@@ -86,6 +86,31 @@ TEST_F(TrainSetupTest, ACheckpointOfTheSameRunIsTaken)
     EXPECT_NO_THROW(check_resumable(setup, meta_of(setup), {}, "step_00000002"));
 }
 
+TEST_F(TrainSetupTest, ADeterministicRunIsNotResumedWithAnotherOrderOfSums)
+{
+    RunConfig strict = config(shard("a.h5", tokenizer_a));
+    strict.run.deterministic = true;
+    strict.run.threads = 1;
+    TrainSetup setup = prepare_training(strict, TrainOptions(), "");
+    EXPECT_NO_THROW(check_resumable(setup, meta_of(setup), {{"layout.bucket", "1MiB", "2MiB"}, {"run.log-every", "1", "2"}}, "step_2"));
+    const ConfigChange change = {"run.threads", "2", "1"};
+    try
+    {
+        check_resumable(setup, meta_of(setup), {change}, "step_2");
+        FAIL() << "other threads were taken";
+    }
+    catch (const ConfigError& error)
+    {
+        EXPECT_STREQ(error.what(), "run.threads changed from '2' to '1' (run.deterministic: sums would be taken in another order from "
+                                   "step_2 on). go back to it, or --allow-change run.threads");
+    }
+    setup.options.allow_change = {"run.threads"};
+    EXPECT_NO_THROW(check_resumable(setup, meta_of(setup), {change}, "step_2"));
+    setup.options.allow_change = {};
+    setup.config.run.deterministic = false;
+    EXPECT_NO_THROW(check_resumable(setup, meta_of(setup), {change}, "step_2"));
+}
+
 TEST_F(TrainSetupTest, AShardOfAnotherTokenizerIsRefused)
 {
     const TrainSetup a = prepare_training(config(shard("a.h5", tokenizer_a)), TrainOptions(), "");

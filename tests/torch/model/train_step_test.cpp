@@ -1,3 +1,4 @@
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -108,6 +109,20 @@ TEST(TrainStep, RepeatsToTheBit)
     SmallRun a(small_llama(), at::kFloat, 2), b(small_llama(), at::kFloat, 2);
     for (int step = 1; step <= 5; ++step) { EXPECT_EQ(a.run(step).loss(), b.run(step).loss()); }
     EXPECT_TRUE(at::equal(a.weights(), b.weights()));
+}
+
+TEST(TrainStep, RepeatsToTheBitOnSeveralThreads)
+{
+    const int before = at::get_num_threads();
+    at::set_num_threads(3);
+    // Wide enough that products, attention and own kernels use all of them.
+    const ModelSpec wide = parse_model_spec(R"({"model_type":"gpt2","vocab_size":1031,"n_embd":256,"n_layer":2,"n_head":4,
+        "n_positions":64,"layer_norm_epsilon":1e-5,"activation_function":"gelu_new"})", "test");
+    SmallRun a(wide, at::kFloat, 6), b(wide, at::kFloat, 6);
+    for (SmallRun* run : {&a, &b}) { set_dropout(*run, 0.1, 0.1); }
+    for (int step = 1; step <= 3; ++step) { EXPECT_EQ(a.run(step).loss(), b.run(step).loss()); }
+    EXPECT_TRUE(at::equal(a.weights(), b.weights()));
+    at::set_num_threads(before);
 }
 
 TEST(TrainStep, ShardedPathOfOneRankIsTheSameToTheBit)

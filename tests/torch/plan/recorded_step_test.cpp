@@ -12,6 +12,8 @@
 #include "comm/thread_communicator.hpp"
 #include "engine/recorder.hpp"
 #include "engine/recording_communicator.hpp"
+#include "engine/replica_check.hpp"
+#include "nn/determinism.hpp"
 #include "nn/ops/tensor_view.hpp"
 #include "plan/communication_plan.hpp"
 #include "plan/memory_plan.hpp"
@@ -50,6 +52,7 @@ struct Recorded
 {
     std::vector<StepEvent> step;
     std::vector<StepEvent> validation;
+    std::vector<StepEvent> replica_check;
     std::int64_t before = 0;  ///< bytes in use when the step began
     std::int64_t after = 0;
     std::int64_t peak = 0;
@@ -139,6 +142,12 @@ Recorded record_rank(Communicator& world, const StepInputs& inputs)
         evaluate_batch(model, params, groups, ctx, batch);
     }
     recorded.validation = recorder.take();
+    ReplicaCheck replicas(params.flat(), inputs.layout, groups);
+    {
+        const ScopedRecording recording(recorder);
+        replicas.run(2, [&](std::int64_t unit) { return held_params(params, unit); }, stream);
+    }
+    recorded.replica_check = recorder.take();
     return recorded;
 }
 
@@ -248,6 +257,7 @@ void check_layout(StepInputs inputs)
                   const ::testing::ScopedTrace trace(__FILE__, __LINE__, describe(mine.layout, world.rank()));
                   EXPECT_EQ(first_difference(program.step, recorded.step), "");
                   EXPECT_EQ(first_difference(program.validation, recorded.validation), "");
+                  EXPECT_EQ(first_difference(program.replica_check, recorded.replica_check), "");
                   EXPECT_EQ(workspace_fault(program.step, recorded.step), "");
                   EXPECT_EQ(workspace_fault(program.validation, recorded.validation), "");
                   check_peak(mine, recorded);

@@ -216,6 +216,7 @@ TEST(RunConfig, ValuesOutsideTheDesignAreRefused)
         {{"--attention-dropout", "0.1"},
          "--attention-dropout: attention-dropout 0.1 is not available in this version (only attention-dropout 0). fused "
          "attention kernels refuse it or mask in an order of their own; use hidden-dropout"},
+        {{"--check-replicas-every", "-1"}, "--check-replicas-every: -1 is too small (at least 0)"},
         {{"--z-loss", "-1e-4"}, "--z-loss: -0.0001 is too small (at least 0)"},
         {{"--eval.tokens", "0"}, "--eval.tokens: 0 is too small (at least 1)"},
         {{"--dp", "0"}, "--dp: 0 is too small (at least 1)"},
@@ -312,6 +313,8 @@ TEST(RunConfig, EveryFlagAndKeyOfTheUserGuideExists)
                              "z-loss",
                              "hidden-dropout",
                              "embedding-dropout",
+                             "check-replicas-every",
+                             "deterministic",
                              "warmup",
                              "decay",
                              "schedule",
@@ -413,6 +416,26 @@ TEST(RunConfigRules, AllFaultsAreNamedAtOnce)
         "(nothing to validate on). set shards in [eval]");
 }
 
+TEST(RunConfig, DeterministicRefusesWhatWouldChangeBits)
+{
+    RunConfig config;
+    config.train.steps = 1;
+    config.data.sources.emplace_back();
+    config.run.deterministic = true;
+    config.run.threads = 2;
+    EXPECT_NO_THROW(validate_run_config(config));
+    config.run.threads = 0;
+    expect_error<ConfigError>(
+        [&] { validate_run_config(config); },
+        "run.deterministic needs run.threads (by default a rank takes its share of the machine's cores, and matrix products are "
+        "cut, and so rounded, by the number of threads). set threads in [run]");
+    config.run.threads = 2;
+    config.run.device = "cuda";
+    expect_error<ConfigError>(
+        [&] { validate_run_config(config); },
+        "run.deterministic is for device cpu (NCCL and CUDA kernels choose the order of their sums)");
+}
+
 TEST(ResumeRules, FollowTheKindOfKey)
 {
     const std::pair<const char*, ResumeRule> rows[] = {
@@ -427,7 +450,7 @@ TEST(ResumeRules, FollowTheKindOfKey)
         {"model.name", ResumeRule::guarded},      {"data.kjv.shards", ResumeRule::guarded},
         {"data.seq-len", ResumeRule::guarded},    {"layout.global-batch", ResumeRule::guarded},
         {"run.seed", ResumeRule::guarded},        {"train.optimizer", ResumeRule::guarded},
-        {"train.hidden-dropout", ResumeRule::run_file},
+        {"train.hidden-dropout", ResumeRule::run_file}, {"train.check-replicas-every", ResumeRule::free},
         {"train.label-smoothing", ResumeRule::run_file}, {"train.z-loss", ResumeRule::run_file},
         {"train.precision", ResumeRule::guarded}, {"unheard.of", ResumeRule::guarded},
     };
