@@ -214,9 +214,9 @@ TEST(RunConfig, ValuesOutsideTheDesignAreRefused)
         {{"--hidden-dropout", "1"}, "--hidden-dropout: 1 is out of range (at least 0 and less than 1)"},
         {{"--embedding-dropout", "1.5"}, "--embedding-dropout: 1.5 is out of range (at least 0 and less than 1)"},
         {{"--attention-dropout", "0.1"},
-         "--attention-dropout: attention-dropout 0.1 is not available in this version (only attention-dropout 0). fused "
+         "attention-dropout 0.1 is not available in this version (only attention-dropout 0). fused "
          "attention kernels refuse it or mask in an order of their own; use hidden-dropout"},
-        {{"--check-replicas-every", "-1"}, "--check-replicas-every: -1 is too small (at least 0)"},
+        {{"--check-replicas-every", "-1"}, "--check-replicas-every: -1 is negative"},
         {{"--z-loss", "-1e-4"}, "--z-loss: -0.0001 is too small (at least 0)"},
         {{"--eval.tokens", "0"}, "--eval.tokens: 0 is too small (at least 1)"},
         {{"--dp", "0"}, "--dp: 0 is too small (at least 1)"},
