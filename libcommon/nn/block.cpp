@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/error.hpp"
 #include "engine/recorder.hpp"
 #include "nn/ops/dropout.hpp"
 #include "nn/ops/residual.hpp"
@@ -204,6 +205,7 @@ at::Tensor block_backward(const OpContext& ctx, const BlockParams& params, Block
 
 BlockBackward block_backward_input(const OpContext& ctx, const BlockParams& params, BlockSaved&& saved, at::Tensor dy_ND)
 {
+    EXPECT(ctx.dropout.hidden == 0);  // step_policies() refuses it
     BlockBackward result;
     at::Tensor dmiddle_ND;
     {

@@ -43,6 +43,10 @@ StepPolicies step_policies(const RunConfig& config, std::int64_t threads, Valida
     policies.seq_len = config.data.seq_len;
     policies.loss_chunks = config.train.loss_chunks;
     policies.hidden_dropout = config.train.hidden_dropout;
+    VALIDATE(config.train.hidden_dropout == 0 || config.layout.schedule != "zb-h1", ConfigError,
+             "schedule zb-h1 with hidden-dropout {} is not available in this version (its weights' half would need the masks again). "
+             "use schedule 1f1b",
+             config.train.hidden_dropout);
     policies.threads = threads;
     policies.transport = Transport::messages;
     if (validation == Validation::planned)

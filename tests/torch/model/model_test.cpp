@@ -143,16 +143,20 @@ class WholeModel : public testing::TestWithParam<Case>
         TrainForward done = model.forward(training, tensors, scale);
         model.backward(training, std::move(done.state));
 
-        // The halves of backward, apart: the same bits.
-        std::vector<at::Tensor> plain;
-        for (std::int64_t u = 0; u < params.num_units(); ++u) { plain.push_back(params.buffer(FlatState::grads, u).clone()); }
-        params.zero_grads();
-        TrainForward again = model.forward(ctx, tensors, scale);
-        InputBackward halves = model.backward_input(ctx, std::move(again.state));
-        model.backward_weight(ctx, std::move(halves.pending));
-        for (std::int64_t u = 0; u < params.num_units(); ++u)
+        // The halves of backward, apart: the same bits. (Not with dropout: schedules that split it refuse that.)
+        if (!drops)
         {
-            EXPECT_TRUE(params.buffer(FlatState::grads, u).equal(plain[static_cast<std::size_t>(u)])) << params.flat().units[static_cast<std::size_t>(u)].name;
+            std::vector<at::Tensor> plain;
+            for (std::int64_t u = 0; u < params.num_units(); ++u) { plain.push_back(params.buffer(FlatState::grads, u).clone()); }
+            params.zero_grads();
+            TrainForward again = model.forward(ctx, tensors, scale);
+            InputBackward halves = model.backward_input(ctx, std::move(again.state));
+            model.backward_weight(ctx, std::move(halves.pending));
+            for (std::int64_t u = 0; u < params.num_units(); ++u)
+            {
+                EXPECT_TRUE(params.buffer(FlatState::grads, u).equal(plain[static_cast<std::size_t>(u)]))
+                    << params.flat().units[static_cast<std::size_t>(u)].name;
+            }
         }
 
         EXPECT_EQ(done.sums.count, tokens.num_valid);
