@@ -159,6 +159,8 @@ ResumeChoice choose_resume(const TrainSetup& setup, const std::string& own_check
     }
     if (choice.step_dir.empty()) { return choice; }
     const CheckpointReader reader(choice.step_dir);
+    choice.step = reader.meta().trainer.step;
+    choice.consumed_tokens = reader.meta().trainer.consumed_tokens;
     choice.changes = compare_snapshots(reader.meta().run_ini, setup.snapshot);
     check_resumable(setup, reader.meta(), choice.changes, choice.step_dir);
     return choice;

@@ -27,6 +27,8 @@ struct TrainOptions
 struct ResumeChoice
 {
     std::string step_dir;                 ///< empty: from step 0
+    std::int64_t step = 0;                ///< done there
+    std::int64_t consumed_tokens = 0;
     bool from_elsewhere = false;          ///< another run's checkpoint ([checkpoint] resume = DIR)
     std::vector<ConfigChange> changes;    ///< against the run file that wrote the checkpoint
     std::vector<std::string> warnings;    ///< newer steps that failed validation

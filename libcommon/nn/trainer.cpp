@@ -85,6 +85,17 @@ nlohmann::ordered_json peak_by_category(const MemoryTracker& memory, std::int64_
 
 }  // namespace
 
+ResumeChoice choose_resume_together(const TrainSetup& setup, Communicator& world)
+{
+    if (setup.config.run.deterministic) { require_equal_arithmetic(world); }
+    ResumeChoice choice = choose_resume(setup, setup.config.run.dir + "/ckpt");
+    const std::string of_first = broadcast_bytes(world, choice.step_dir, 0);
+    VALIDATE(of_first == choice.step_dir, CommError,
+             "rank {} sees checkpoint '{}', rank 0 sees '{}' (is the run directory on a shared file system?)", world.rank(),
+             choice.step_dir, of_first);
+    return choice;
+}
+
 Trainer::Trainer(const TrainSetup& setup, Communicator& world, RunDirectory* directory, Log& log, int threads)
     : setup_(setup), world_(world), directory_(directory), log_(log), threads_(threads), memory_(install_cpu_allocator()),
       table_(directory != nullptr ? stderr : nullptr, kind_of(stderr)),
@@ -192,28 +203,15 @@ void Trainer::announce(const ResumeChoice& choice)
     }
 }
 
-void Trainer::check_same_choice(const ResumeChoice& choice)
-{
-    const std::string of_first = broadcast_bytes(world_, choice.step_dir, 0);
-    VALIDATE(of_first == choice.step_dir, CommError,
-             "rank {} sees checkpoint '{}', rank 0 sees '{}' (is the run directory on a shared file system?)", world_.rank(),
-             choice.step_dir, of_first);
-}
-
-TrainReport Trainer::run(const StopSignals& signals)
+TrainReport Trainer::run(const ResumeChoice& choice, const StopSignals& signals)
 {
     const c10::AutoGradMode no_autograd(false);
     at::set_num_threads(threads_);
     started_ = now_seconds();
-    if (setup_.config.run.deterministic) { require_equal_arithmetic(world_); }
-    const ResumeChoice choice = choose_resume(setup_, checkpoints());
-    check_same_choice(choice);
     start(choice);
     announce(choice);
-    agree(world_, [&] { if (directory_ != nullptr) { directory_->write_snapshot(setup_.snapshot); } });
 
     report_.total_steps = setup_.plan.total_steps;
-    report_.already_finished = finished();
     if (stop_step_reached()) { report_.reason = fmt::format("--stop-at-step {}", setup_.options.stop_at_step); }
     const auto stopped = [&] { return !report_.reason.empty(); };
     while (!finished() && !stopped())

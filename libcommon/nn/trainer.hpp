@@ -38,6 +38,10 @@ struct TrainReport
     bool already_finished = false;
 };
 
+/// choose_resume() in the run's own directory, the same on every rank, after what else can refuse a start. Collective.
+/// @throws ConfigError as choose_resume(), CommError when the ranks see different checkpoints or compute differently
+ResumeChoice choose_resume_together(const TrainSetup& setup, Communicator& world);
+
 class Trainer
 {
   public:
@@ -45,8 +49,8 @@ class Trainer
     /// `log` is silent there. `threads` are this rank's. @pre world.size() == setup.layout.world()
     Trainer(const TrainSetup& setup, Communicator& world, RunDirectory* directory, Log& log, int threads);
 
-    /// @throws NumericError (diverged), IoError and others as they come; nothing half-written stays visible.
-    TrainReport run(const StopSignals& signals);
+    /// Goes on from `choice`. @throws NumericError (diverged), IoError and others as they come; nothing half-written stays visible.
+    TrainReport run(const ResumeChoice& choice, const StopSignals& signals);
 
     /// Steps done so far, for a status file after an error.
     std::int64_t step() const { return state_.step; }
@@ -54,7 +58,6 @@ class Trainer
   private:
     void start(const ResumeChoice& choice);
     void announce(const ResumeChoice& choice);
-    void check_same_choice(const ResumeChoice& choice);
     /// Runs a step and notes in the report why the run should stop, if it should.
     void one_step(const StopSignals& signals);
     void log_step(const StepResult& result, double seconds);

@@ -38,14 +38,16 @@ const Json& list(const Json& object, const char* key, const std::string& where)
 
 }  // namespace
 
-std::vector<PlanRank> read_plan_file(const std::string& path)
+PlanFile read_plan_file(const std::string& path)
 {
     const Json json = Json::parse(load_text(path, "plan"), nullptr, false);
     VALIDATE(!json.is_discarded(), FormatError, "{}: not JSON", path);
     const std::int64_t schema = whole(json, "schema", path);
     VALIDATE(schema == 1, FormatError, "{}: schema {} is not known (only 1). use a newer plimsoll-report", path,
              schema);
-    std::vector<PlanRank> ranks;
+    PlanFile plan;
+    if (json.contains("attempt")) { plan.attempt = static_cast<int>(whole(json, "attempt", path)); }
+    std::vector<PlanRank>& ranks = plan.ranks;
     for (const Json& item : list(json, "ranks", path))
     {
         const std::string where = fmt::format("{}: ranks[{}]", path, ranks.size());
@@ -61,7 +63,7 @@ std::vector<PlanRank> read_plan_file(const std::string& path)
         }
         ranks.push_back(std::move(rank));
     }
-    return ranks;
+    return plan;
 }
 
 }  // namespace plimsoll

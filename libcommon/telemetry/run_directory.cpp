@@ -59,12 +59,43 @@ void make_folder(const std::string& path)
     VALIDATE(!error, IoError, "cannot make folder '{}' ({})", path, system_reason(error.value()));
 }
 
+/// The outermost folder on the way to `path` that does not exist; empty when all do.
+std::string first_missing(const std::string& path)
+{
+    std::string missing;
+    std::error_code error;
+    for (fs::path at = fs::absolute(path).lexically_normal(); !at.empty() && !fs::exists(at, error); at = at.parent_path())
+    {
+        missing = at.string();
+    }
+    return missing;
+}
+
 }  // namespace
 
-RunDirectory::RunDirectory(const std::string& path) : path_(path)
+RunDirectory::RunDirectory(const std::string& path) : path_(path), made_(first_missing(path))
 {
-    make_folder(checkpoints());
-    make_folder(logs());
+    try
+    {
+        make_folder(checkpoints());
+        make_folder(logs());
+        lock();
+    }
+    catch (...)
+    {
+        remove_made();
+        throw;
+    }
+}
+
+RunDirectory::~RunDirectory()
+{
+    if (!has_begun_) { remove_made(); }
+    ::close(lock_fd_);
+}
+
+void RunDirectory::lock()
+{
     const std::string lock = path_ + "/lock";
     lock_fd_ = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     VALIDATE(lock_fd_ >= 0, IoError, "cannot open '{}' ({})", lock, system_reason(errno));
@@ -84,7 +115,6 @@ RunDirectory::RunDirectory(const std::string& path) : path_(path)
         }
         holder = read_holder(lock_fd_);
         attempt_ = holder.attempt + 1;
-        holder.attempt = attempt_;
         holder.process = static_cast<int>(::getpid());
         holder.host = host_name();
         write_holder(lock_fd_, lock, holder);
@@ -96,7 +126,25 @@ RunDirectory::RunDirectory(const std::string& path) : path_(path)
     }
 }
 
-RunDirectory::~RunDirectory() { ::close(lock_fd_); }
+void RunDirectory::begin_attempt()
+{
+    EXPECT(!has_begun_);
+    write_holder(lock_fd_, path_ + "/lock", {attempt_, static_cast<int>(::getpid()), host_name()});
+    has_begun_ = true;
+}
+
+void RunDirectory::remove_made()
+{
+    if (made_.empty()) { return; }
+    std::error_code error;
+    for (const std::string& made : {checkpoints(), logs(), path_ + "/lock"}) { fs::remove(made, error); }
+    // Only what is empty goes: another start may have made its directory beside this one by now.
+    const fs::path outermost(made_);
+    for (fs::path at = fs::absolute(path_).lexically_normal(); fs::remove(at, error) && at != outermost;)
+    {
+        at = at.parent_path();
+    }
+}
 
 std::vector<ConfigChange> RunDirectory::changes(const std::string& snapshot) const
 {

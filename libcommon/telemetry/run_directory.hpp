@@ -17,6 +17,7 @@ class RunDirectory
     /// Makes the directory with ckpt/ and logs/ and locks it.
     /// @throws UsageError naming host and process of the holder when another run has it, IoError
     explicit RunDirectory(const std::string& path);
+    /// Unlocks. Folders that it made for a start that did not begin_attempt() go again.
     ~RunDirectory();
     RunDirectory(const RunDirectory&) = delete;
     RunDirectory& operator=(const RunDirectory&) = delete;
@@ -30,8 +31,10 @@ class RunDirectory
     std::string status() const { return path_ + "/status.json"; }
     std::string run_file() const { return path_ + "/run.ini"; }
 
-    /// 1 for the first start in this directory, then one more each time; counted when the object is made.
+    /// 1 for the first start in this directory, then one more for each that began.
     int attempt() const { return attempt_; }
+    /// Counts this start. Before it nothing of an earlier start may be changed: a refusal leaves all as it was.
+    void begin_attempt();
 
     /// What differs between the directory's run.ini and `snapshot` (OptionSet::snapshot()); empty without a run.ini.
     std::vector<ConfigChange> changes(const std::string& snapshot) const;
@@ -39,9 +42,14 @@ class RunDirectory
     void write_snapshot(const std::string& snapshot);
 
   private:
+    void lock();
+    void remove_made();
+
     std::string path_;
+    std::string made_;  ///< the outermost folder that was missing; empty: none
     int lock_fd_ = -1;
     bool is_locked_ = true;
+    bool has_begun_ = false;
     int attempt_ = 0;
 };
 

@@ -152,7 +152,12 @@ RunSummary read_run(const std::string& path, const RunReadOptions& options)
     if (run.name.empty()) { run.name = fs::absolute(path).lexically_normal().parent_path().filename().string(); }
     read_state(run);
     read_settings(run);
-    if (exists(path + "/plan.json")) { run.plan = read_plan_file(path + "/plan.json"); }
+    if (exists(path + "/plan.json"))
+    {
+        PlanFile plan = read_plan_file(path + "/plan.json");
+        run.plan = std::move(plan.ranks);
+        run.plan_attempt = plan.attempt;
+    }
     read_rows(run, options);
     for (RunCheckpoint& checkpoint : run.checkpoints)
     {

@@ -87,7 +87,7 @@ struct RunSummary
     std::int64_t tokens = 0;       ///< consumed at the last step
     double step_seconds = 0;       ///< sum over the steps that count
     double median_tokens_per_second = 0;
-    std::int64_t peak_bytes = 0;  ///< largest measured; 0: not measured
+    std::int64_t peak_bytes = 0;  ///< largest measured, of plan_attempt when that is known; 0: not measured
     std::vector<MemoryCategory> peak_by_category;
     std::string last_time;  ///< UTC, of the last row
 
@@ -112,6 +112,7 @@ struct RunSummary
     std::int64_t torn_lines = 0;
 
     std::vector<PlanRank> plan;
+    int plan_attempt = 0;  ///< the start that the plan was made for; 0: unknown
     std::vector<RunChange> changes;
 
     /// Rank of the plan with the largest peak; null without a plan.
@@ -128,9 +129,15 @@ struct RunReadOptions
 /// @throws UsageError: no such run, not a run directory, no step yet; ConfigError, FormatError: a file that is broken
 RunSummary read_run(const std::string& path, const RunReadOptions& options = RunReadOptions());
 
-/// {"schema": 1, "ranks": [{"rank": 0, "categories": [{"name": "parameters", "bytes": 1}, ...], "peak_bytes": 1}, ...]};
-/// other fields are ignored. @throws FormatError naming file and field
-std::vector<PlanRank> read_plan_file(const std::string& path);
+struct PlanFile
+{
+    std::vector<PlanRank> ranks;
+    int attempt = 0;  ///< the start that it was made for; 0: the file does not say
+};
+
+/// {"schema": 1, "attempt": 2, "ranks": [{"rank": 0, "categories": [{"name": "parameters", "bytes": 1}, ...], "peak_bytes": 1},
+/// ...]}; other fields are ignored. @throws FormatError naming file and field
+PlanFile read_plan_file(const std::string& path);
 
 /// Seconds since 1970 of "2026-01-31T12:00:00.000Z"; none for another text.
 std::optional<double> seconds_of_utc(const std::string& text);

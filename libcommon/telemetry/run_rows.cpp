@@ -233,18 +233,21 @@ class Filler
         if (row.has("tokens_per_second")) { median_.add(row.number("tokens_per_second")); }
         run_.tokens = row.whole("consumed_tokens", run_.tokens);
         if (row.is_false("updated")) { ++run_.skipped_updates; }
-        if (row.has("peak_bytes"))
-        {
-            const std::int64_t peak = row.whole("peak_bytes");
-            run_.peak_mib.add(step, static_cast<double>(peak) / 1048576.0);
-            run_.peak_bytes = std::max(run_.peak_bytes, peak);
-        }
+        if (row.has("peak_bytes")) { run_.peak_mib.add(step, static_cast<double>(row.whole("peak_bytes")) / 1048576.0); }
+        take_peaks(row);
+        take_phases(row, step);
+    }
+
+    /// A start in another layout has another plan: only what was measured under this one is compared with it.
+    void take_peaks(const Row& row)
+    {
+        if (run_.plan_attempt > 0 && row.whole("attempt", 1) != run_.plan_attempt) { return; }
+        if (row.has("peak_bytes")) { run_.peak_bytes = std::max(run_.peak_bytes, row.whole("peak_bytes")); }
         for (const auto& category : row.numbers("peak_by_category"))
         {
             double& largest = category_of(category.first);
             largest = std::max(largest, category.second);
         }
-        take_phases(row, step);
     }
 
     double& category_of(const std::string& name)

@@ -83,6 +83,44 @@ def test_a_finished_run_says_so_and_succeeds(run, reference):
     assert (reference / "run" / "ckpt" / "step_00000020" / "COMMIT").read_bytes() == before
 
 
+def state_files(root):
+    return {name: (root / "run" / name).read_bytes() for name in ("status.json", "run.ini", "plan.json", "metrics.jsonl")}
+
+
+@pytest.mark.parametrize("arguments, code", [
+    (["--seed", "8"], 2), ([], 0), (["--micro-batch", "1", "--log-every", "3"], 0), (["--steps", "12"], 0),
+])
+def test_a_start_that_does_nothing_leaves_the_files_of_a_run_as_they_were(run, reference, arguments, code):
+    before = state_files(reference)
+    done = train(run, reference, *arguments)
+    assert done.rc == code, done.stderr
+    assert state_files(reference) == before
+    assert not (reference / "run" / "run.ini.1").exists()
+    report = run("report", reference / "run", "--text")
+    assert "finished: 20 of 20 steps" in report.stdout
+
+
+def test_a_start_of_a_finished_run_repairs_a_status_that_a_kill_left_behind(run, make_run):
+    root = make_run()
+    assert train(run, root, "--steps", "6").rc == 0
+    path = root / "run" / "status.json"
+    path.write_text(json.dumps(dict(status(root), state="running", exit=None, step=4)))
+    assert train(run, root, "--steps", "6").rc == 0
+    repaired = status(root)
+    assert (repaired["state"], repaired["exit"], repaired["step"], repaired["attempt"]) == ("done", 0, 6, 1)
+
+
+def test_the_report_compares_a_measurement_with_the_plan_of_its_own_start(run, make_run):
+    root = make_run()
+    assert train(run, root, "--micro-batch", "4", "--stop-at-step", "5").rc == 75
+    assert train(run, root, "--micro-batch", "1").rc == 0
+    assert json.loads((root / "run" / "plan.json").read_text())["attempt"] == 2
+    memory = json.loads(run("report", root / "run", "--json").stdout)["memory"]
+    peaks = [row["peak_bytes"] for row in metrics(root) if "loss" in row and row["attempt"] == 2]
+    assert memory["measured_peak_bytes"] == max(peaks) <= memory["planned_peak_bytes"]
+    assert ", attempt 2" in run("report", root / "run", "--text").stdout
+
+
 def test_json_result_is_the_only_thing_on_stdout(run, make_run):
     root = make_run()
     done = train(run, root, "--steps", "6", "--json")
@@ -240,8 +278,10 @@ def test_resume_never_and_a_directory_without_steps(run, make_run, tmp_path):
     assert done.rc == 2 and "holds committed steps and resume is never" in done.stderr
     empty = tmp_path / "empty"
     empty.mkdir()
-    done = train(run, make_run("b"), "--resume", str(empty))
+    fresh = make_run("b")
+    done = train(run, fresh, "--resume", str(empty))
     assert done.rc == 2 and f"checkpoint.resume '{empty}' holds no committed step" in done.stderr
+    assert not (fresh / "run").exists(), "a refused start leaves no run directory behind"
 
 
 def test_two_runs_never_write_one_directory(tools, run, make_run):

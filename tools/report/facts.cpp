@@ -130,6 +130,7 @@ Fact peak_fact(const RunSummary& run)
                         deviation_text(static_cast<double>(run.peak_bytes), static_cast<double>(plan->peak_bytes)));
     }
     else { fact.note = fmt::format("planned {}", memory_text(plan->peak_bytes)); }
+    if (run.plan_attempt > 0 && run.attempts.size() > 1) { fact.note += fmt::format(", attempt {}", run.plan_attempt); }
     return fact;
 }
 

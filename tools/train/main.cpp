@@ -201,17 +201,53 @@ class StatusKeeper
     RunStatus status_;
 };
 
+/// From here on the directory's files speak of this start. The plan says which, so that a measurement is compared with its own.
+void begin_attempt(RunDirectory& directory, const nn::TrainSetup& setup)
+{
+    directory.begin_attempt();
+    directory.write_snapshot(setup.snapshot);
+    nlohmann::ordered_json plan = memory_plan_json(setup.memory, setup.limit);
+    plan["attempt"] = directory.attempt();
+    replace_text(directory.path() + "/plan.json", plan.dump(1) + "\n");
+}
+
+/// Says that nothing is left to do and leaves the files of the run as they are, but for a status that a killed start left behind.
+void finished_already(const nn::TrainSetup& setup, const nn::ResumeChoice& choice, const Options& options, Communicator& world,
+                      Log& log)
+{
+    if (world.rank() != 0) { return; }
+    for (const std::string& warning : choice.warnings) { log.warning(warning); }
+    nn::TrainReport report;
+    report.already_finished = true;
+    report.step = choice.step;
+    report.total_steps = setup.plan.total_steps;
+    report.consumed_tokens = choice.consumed_tokens;
+    print_end(log, setup, report);
+    if (options.json) { print_json(setup, report); }
+    const std::string path = setup.config.run.dir + "/status.json";
+    if (!std::filesystem::exists(path)) { return; }
+    RunStatus status = read_status(path);
+    if (status.state == RunState::done) { return; }
+    status.state = RunState::done;
+    status.exit = 0;
+    status.reason = "the run was finished already";
+    status.hint.clear();
+    status.step = choice.step;
+    write_status(path, status);
+}
+
 ExitCode train(const nn::TrainSetup& setup, const nn::RankResources& rank, const Options& options, Communicator& world, Log& log)
 {
     const bool root = world.rank() == 0;
     std::unique_ptr<RunDirectory> directory;
-    agree(world,
-          [&]
-          {
-              if (!root) { return; }
-              directory = std::make_unique<RunDirectory>(setup.config.run.dir);
-              replace_text(directory->path() + "/plan.json", memory_plan_json(setup.memory, setup.limit).dump(1) + "\n");
-          });
+    agree(world, [&] { if (root) { directory = std::make_unique<RunDirectory>(setup.config.run.dir); } });
+    const nn::ResumeChoice choice = nn::choose_resume_together(setup, world);
+    if (!choice.step_dir.empty() && choice.step >= setup.plan.total_steps)
+    {
+        finished_already(setup, choice, options, world, log);
+        return ExitCode::done;
+    }
+    agree(world, [&] { if (root) { begin_attempt(*directory, setup); } });
     const std::string attempt = broadcast_bytes(world, root ? std::to_string(directory->attempt()) : "", 0);
     if (world.size() > 1) { world.activity().write_to(setup.config.run.dir + "/ranks"); }
     const StopSignals signals(setup.config.run.signal_usr1 ? Usr1::stops : Usr1::untouched);
@@ -219,7 +255,7 @@ ExitCode train(const nn::TrainSetup& setup, const nn::RankResources& rank, const
     nn::Trainer trainer(setup, world, directory.get(), log, static_cast<int>(rank.threads));
     try
     {
-        const nn::TrainReport report = trainer.run(signals);
+        const nn::TrainReport report = trainer.run(choice, signals);
         status.end(report.exit, report.reason, report.hint, report.step);
         if (root)
         {

@@ -20,13 +20,43 @@ TEST(RunDirectory, MakesItsFoldersAndCountsAttempts)
     const TempDir dir;
     for (int attempt = 1; attempt <= 3; ++attempt)
     {
-        const RunDirectory run(dir / "runs/demo");
+        RunDirectory run(dir / "runs/demo");
         EXPECT_EQ(run.attempt(), attempt);
+        run.begin_attempt();
         EXPECT_TRUE(run.is_locked());
         EXPECT_TRUE(std::filesystem::is_directory(run.checkpoints()));
         EXPECT_TRUE(std::filesystem::is_directory(run.logs()));
         EXPECT_EQ(run.metrics(), (dir / "runs/demo") + "/metrics.jsonl");
     }
+}
+
+TEST(RunDirectory, AStartThatNeverBeganLeavesNothingAndCountsNothing)
+{
+    const TempDir dir;
+    {
+        const RunDirectory run(dir / "runs/demo");
+        EXPECT_TRUE(std::filesystem::exists(run.path()));
+    }
+    EXPECT_FALSE(std::filesystem::exists(dir / "runs"));
+    {
+        RunDirectory run(dir / "runs/demo");
+        run.begin_attempt();
+    }
+    {
+        const RunDirectory refused(dir / "runs/demo");
+    }
+    EXPECT_TRUE(std::filesystem::is_directory(dir / "runs/demo/ckpt")) << "made by an attempt that began";
+    EXPECT_EQ(RunDirectory(dir / "runs/demo").attempt(), 2);
+}
+
+TEST(RunDirectory, WhatAnotherPutThereStays)
+{
+    const TempDir dir;
+    {
+        const RunDirectory run(dir / "runs/demo");
+        std::ofstream(dir / "runs/demo/notes") << "mine\n";
+    }
+    EXPECT_TRUE(std::filesystem::exists(dir / "runs/demo/notes"));
 }
 
 TEST(RunDirectory, ASecondRunIsRefusedAndNamesTheFirst)
@@ -46,7 +76,8 @@ TEST(RunDirectory, TheLockDiesWithItsProcess)
     const pid_t child = ::fork();
     if (child == 0)
     {
-        const RunDirectory run(dir / "demo");
+        RunDirectory run(dir / "demo");
+        run.begin_attempt();
         ::_exit(run.attempt() == 1 ? 0 : 1);  // no destructor, as after SIGKILL
     }
     int state = 0;

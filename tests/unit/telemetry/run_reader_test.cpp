@@ -330,6 +330,22 @@ TEST_F(RunReader, PlanAndMeasuredPeaks)
     EXPECT_EQ(RunSummary().largest_plan(), nullptr);
 }
 
+TEST_F(RunReader, ThePlanOfAnAttemptIsComparedWithItsOwnRows)
+{
+    write("metrics.jsonl", R"({"step":1,"loss":1,"attempt":1,"peak_bytes":90,"peak_by_category":{"gradients":50}})"
+                           "\n"
+                           R"({"step":2,"loss":1,"attempt":2,"peak_bytes":60,"peak_by_category":{"gradients":25}})"
+                           "\n");
+    write("plan.json", R"({"schema":1,"attempt":2,"ranks":[{"rank":0,"categories":[],"peak_bytes":61}]})");
+    RunSummary run = read_run(path());
+    EXPECT_EQ(run.plan_attempt, 2);
+    EXPECT_EQ(run.peak_bytes, 60);
+    EXPECT_EQ(run.peak_by_category[0].bytes, 25);
+    write("plan.json", R"({"schema":1,"attempt":3,"ranks":[{"rank":0,"categories":[],"peak_bytes":61}]})");
+    run = read_run(path());
+    EXPECT_EQ(run.peak_bytes, 0) << "attempt 3 has no row yet";
+}
+
 TEST_F(RunReader, BrokenPlansNameTheField)
 {
     const auto refused = [&](const std::string& text, const std::string& message)
