@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <map>
 #include <set>
 #include <utility>
 
 #include "base/digest.hpp"
 #include "base/error.hpp"
+#include "base/output_folder.hpp"
 #include "base/units.hpp"
 #include "comm/exchange.hpp"
 #include "io/checkpoint_layout.hpp"
@@ -87,13 +87,6 @@ void check_layout(const ParallelLayout& layout, const ModelSpec& model)
     shape.global_batch = layout.dp;
     const std::vector<std::string> faults = validate(shape, model, shape.world());
     VALIDATE(faults.empty(), UsageError, "{}", fmt::join(faults, "; "));
-}
-
-/// The directory that holds `path`, or will once it is made.
-std::string existing_parent(std::string path)
-{
-    while (!is_directory(path) && !path.empty() && path != "/") { path = std::filesystem::path(path).parent_path().string(); }
-    return path.empty() ? "." : path;
 }
 
 /// Files know each other by uuid; the same source cut in the same way gives the same files.
@@ -222,7 +215,8 @@ void Reshard::Impl::check_place()
     const std::string place = step_path(options.out, source.manifest.meta.trainer.step);
     VALIDATE(!path_exists(place), UsageError, "step {} is in '{}' already ('{}' exists). choose another directory",
              source.manifest.meta.trainer.step, options.out, place);
-    const std::int64_t free = free_bytes(existing_parent(options.out));
+    require_writable(options.out, "choose another OUT");
+    const std::int64_t free = free_bytes(existing_folder(options.out));
     VALIDATE(free >= summary.disk_bytes, UsageError, "cannot write {} to '{}' (free space {}). free some space or write elsewhere",
              format_storage(static_cast<double>(summary.disk_bytes)), options.out, format_storage(static_cast<double>(free)));
 }

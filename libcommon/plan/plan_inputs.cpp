@@ -56,6 +56,13 @@ StepPolicies step_policies(const RunConfig& config, std::int64_t threads, Valida
     return policies;
 }
 
+std::int64_t planned_local_ranks(const RunConfig::Cluster& cluster, std::int64_t world)
+{
+    if (cluster.file.empty()) { return world; }
+    const std::int64_t per_node = read_cluster_file(cluster.file).devices_per_node;
+    return per_node > 0 ? std::min(per_node, world) : world;
+}
+
 MemoryLimit memory_limit(const RunConfig::Cluster& cluster, std::int64_t machine_bytes, std::int64_t local_ranks)
 {
     MemoryLimit limit;

@@ -22,6 +22,8 @@ StepPolicies step_policies(const RunConfig& config, std::int64_t threads, Valida
 /// What a rank may use: [cluster] memory-limit, else the device memory of [cluster] file, else machine / local ranks.
 /// `machine_bytes` 0: unknown, then there is no limit. @throws ConfigError for a broken cluster file
 MemoryLimit memory_limit(const RunConfig::Cluster& cluster, std::int64_t machine_bytes, std::int64_t local_ranks);
+/// Ranks that share a machine in a run that is not started yet: all of them, unless the cluster file says how many a node takes.
+std::int64_t planned_local_ranks(const RunConfig::Cluster& cluster, std::int64_t world);
 
 /// Everything that keeps the layout from running, of layout, model and sequence length, in one message; empty when sound.
 std::string layout_faults(const ParallelLayout& layout, const ModelSpec& model, std::int64_t seq_len, std::int64_t world);

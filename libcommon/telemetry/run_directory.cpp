@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
+#include "base/output_folder.hpp"
 #include "base/text_file.hpp"
 #include "telemetry/host.hpp"
 
@@ -59,22 +60,21 @@ void make_folder(const std::string& path)
     VALIDATE(!error, IoError, "cannot make folder '{}' ({})", path, system_reason(error.value()));
 }
 
-/// The outermost folder on the way to `path` that does not exist; empty when all do.
-std::string first_missing(const std::string& path)
+/// @throws UsageError: another run has it
+[[noreturn]] void refuse_held(const std::string& path, const Holder& holder)
 {
-    std::string missing;
-    std::error_code error;
-    for (fs::path at = fs::absolute(path).lexically_normal(); !at.empty() && !fs::exists(at, error); at = at.parent_path())
-    {
-        missing = at.string();
-    }
-    return missing;
+    throw UsageError(fmt::format("run directory '{}' is in use (process {} on {}). wait for that run, stop it, or choose "
+                                 "another run.name",
+                                 path, holder.process, holder.host.empty() ? "an unknown host" : holder.host));
 }
+
+void require_writable_run(const std::string& path) { require_writable(path, "choose another run.dir"); }
 
 }  // namespace
 
-RunDirectory::RunDirectory(const std::string& path) : path_(path), made_(first_missing(path))
+RunDirectory::RunDirectory(const std::string& path) : path_(path), made_(first_missing_folder(path))
 {
+    require_writable_run(path);
     try
     {
         make_folder(checkpoints());
@@ -86,6 +86,17 @@ RunDirectory::RunDirectory(const std::string& path) : path_(path), made_(first_m
         remove_made();
         throw;
     }
+}
+
+void RunDirectory::check(const std::string& path)
+{
+    require_writable_run(path);
+    const int fd = ::open((path + "/lock").c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) { return; }
+    const Holder holder = read_holder(fd);
+    const bool is_held = ::flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    ::close(fd);
+    if (is_held) { refuse_held(path, holder); }
 }
 
 RunDirectory::~RunDirectory()
@@ -105,10 +116,7 @@ void RunDirectory::lock()
         if (::flock(lock_fd_, LOCK_EX | LOCK_NB) != 0)
         {
             const int reason = errno;
-            VALIDATE(reason != EWOULDBLOCK, UsageError,
-                     "run directory '{}' is in use (process {} on {}). wait for that run, stop it, or choose another "
-                     "run.name",
-                     path_, holder.process, holder.host.empty() ? "an unknown host" : holder.host);
+            if (reason == EWOULDBLOCK) { refuse_held(path_, holder); }
             VALIDATE(reason == ENOTSUP || reason == ENOSYS || reason == ENOLCK, IoError, "cannot lock '{}' ({})", lock,
                      system_reason(reason));
             is_locked_ = false;

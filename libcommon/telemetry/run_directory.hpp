@@ -17,6 +17,8 @@ class RunDirectory
     /// Makes the directory with ckpt/ and logs/ and locks it.
     /// @throws UsageError naming host and process of the holder when another run has it, IoError
     explicit RunDirectory(const std::string& path);
+    /// Whether a run could have the directory now; makes nothing. @throws as the constructor
+    static void check(const std::string& path);
     /// Unlocks. Folders that it made for a start that did not begin_attempt() go again.
     ~RunDirectory();
     RunDirectory(const RunDirectory&) = delete;

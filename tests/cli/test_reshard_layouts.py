@@ -164,6 +164,16 @@ def test_report_lines(run, make, tmp_path):
     assert (tmp_path / "out/latest").read_text() == "step_00000006\n"
 
 
+def test_a_dry_run_finds_an_out_that_cannot_be_written(run, make, tmp_path):
+    source = make("llama", LAYOUTS["tp2"])
+    (tmp_path / "file").write_text("no folder")
+    for more in (["--dry-run"], []):
+        done = run("reshard", source, tmp_path / "file/out", "--pp", 2, *more)
+        assert done.rc == 1
+        assert done.message == (f"plimsoll-reshard: cannot write to '{tmp_path}/file/out' ('{tmp_path}/file': not a directory). "
+                                "choose another OUT")
+
+
 def test_dry_run_writes_nothing(run, make, tmp_path):
     source = make("llama", LAYOUTS["tp2"])
     done = run("reshard", source, tmp_path / "deep/out", "--pp", 2, "--dry-run")

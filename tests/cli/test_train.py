@@ -210,6 +210,17 @@ def test_a_dry_run_writes_nothing(run, make_run):
     assert not (root / "run").exists()
 
 
+def test_a_dry_run_finds_a_run_directory_that_cannot_be_written(run, make_run):
+    root = make_run()
+    (root / "file").write_text("no folder")
+    for more in (["--dry-run"], []):
+        done = train(run, root, "--run.dir", str(root / "file/run"), *more)
+        assert done.rc == 1
+        assert done.stderr.endswith(f"plimsoll-train: cannot write to '{root}/file/run' ('{root}/file': not a directory). "
+                                    "choose another run.dir\n"), done.stderr
+    assert "dry run    ok" not in done.stderr
+
+
 def test_diverging_ends_with_93(run, make_run):
     root = make_run(replace={"lr = 3e-3": "lr = 1e30", "warmup = 4": "warmup = 1"})
     done = train(run, root)
@@ -289,9 +300,10 @@ def test_two_runs_never_write_one_directory(tools, run, make_run):
     process = start(tools, root)
     try:
         wait_for_step(root, 1, process)
-        done = train(run, root)
-        assert done.rc == 2
-        assert str(process.pid) in done.stderr and "another run" in done.stderr
+        for more in ([], ["--dry-run"]):
+            done = train(run, root, *more)
+            assert done.rc == 2
+            assert str(process.pid) in done.stderr and "another run" in done.stderr
     finally:
         process.kill()
         process.communicate()

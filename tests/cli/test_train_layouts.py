@@ -93,6 +93,20 @@ def test_a_world_that_does_not_match_is_refused_once(tools, make_run):
     assert not (root / "run").exists()
 
 
+def test_a_dry_run_says_it_once_and_judges_by_the_limit_of_the_planned_ranks(tools, run, make_run):
+    root = make_run()
+    alone = run("train", "--config", root / "run.ini", "--tp", "2", "--pp", "2", "--dry-run")
+    assert alone.rc == 0, alone.stderr
+    estimate = run("estimate", "--config", root / "run.ini", "--tp", "2", "--pp", "2")
+    limit = re.search(r"limit of a rank: (.*?) \(memory of this machine / 4 ranks\)", estimate.stdout).group(1)
+    assert re.search(r"^plan .*limit " + re.escape(limit), alone.stderr, re.M), alone.stderr
+    two = mpi(tools, 2, "train", "--config", root / "run.ini", "--tp", "2", "--pp", "2", "--dry-run")
+    assert two.rc == 0 and two.stderr == alone.stderr
+    refused = mpi(tools, 2, "train", "--config", root / "run.ini", "--tp", "3", "--dry-run")
+    assert refused.rc == 2
+    assert refused.stderr.count("attention heads cannot be split over tp 3") == 1, refused.stderr
+
+
 def rank_pids(launcher):
     children = subprocess.run(["ps", "-eo", "pid=,ppid=,comm="], capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 2) for line in children.splitlines()]

@@ -8,7 +8,6 @@
 
 #include "base/error.hpp"
 #include "base/run_tool.hpp"
-#include "layout/cluster_file.hpp"
 #include "layout/run_config_limits.hpp"
 #include "layout/device_mesh.hpp"
 #include "plan/plan_inputs.hpp"
@@ -48,14 +47,6 @@ std::int64_t usable_cores()
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-/// Ranks that share a machine: all of the run, unless the cluster file says how many a node takes.
-std::int64_t local_ranks(const RunConfig& config, std::int64_t world)
-{
-    if (config.cluster.file.empty()) { return world; }
-    const std::int64_t per_node = read_cluster_file(config.cluster.file).devices_per_node;
-    return per_node > 0 ? std::min(per_node, world) : world;
-}
-
 /// A step's pipeline as a picture. The model only says whether its layers suffice.
 ExitCode draw(const Options& options)
 {
@@ -92,7 +83,7 @@ ExitCode run(const Options& options, const OptionSet& set)
     const std::string faults = layout_faults(layout, model, config.data.seq_len, world);
     VALIDATE(faults.empty(), ConfigError, "{}", faults);
 
-    const std::int64_t local = local_ranks(config, world);
+    const std::int64_t local = planned_local_ranks(config.cluster, world);
     const std::string crossing = config.layout.tp_across_nodes || local >= world ? "" : tp_node_fault(layout, local);
     VALIDATE(crossing.empty(), ConfigError, "{}", crossing);
     const std::int64_t threads =

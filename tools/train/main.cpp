@@ -8,6 +8,7 @@
 #include <iostream>
 #include <thread>
 
+#include "base/output_folder.hpp"
 #include "base/run_tool.hpp"
 #include "base/text_file.hpp"
 #include "base/units.hpp"
@@ -15,8 +16,10 @@
 #include "comm/launch.hpp"
 #include "comm/rank_activity.hpp"
 #include "comm_mpi/run_with_mpi.hpp"
+#include "io/file.hpp"
 #include "mem/plugin.hpp"
 #include "nn/trainer.hpp"
+#include "plan/plan_inputs.hpp"
 #include "telemetry/host_memory.hpp"
 #include "telemetry/status_file.hpp"
 
@@ -70,13 +73,6 @@ void describe_run(Log& log, const nn::TrainSetup& setup)
     for (const std::string& note : setup.model.notes) { log.row("note", note); }
 }
 
-/// Bytes free where `path` is or will be.
-std::int64_t free_bytes(std::string path)
-{
-    while (!path.empty() && !std::filesystem::exists(path)) { path = std::filesystem::path(path).parent_path().string(); }
-    return static_cast<std::int64_t>(std::filesystem::space(path.empty() ? "." : path).available);
-}
-
 ExitCode dry_run(const nn::TrainSetup& setup, Log& log)
 {
     const std::string checkpoints = setup.config.run.dir + "/ckpt";
@@ -87,7 +83,8 @@ ExitCode dry_run(const nn::TrainSetup& setup, Log& log)
         log.row("changed", fmt::format("{}: {} -> {}", change.key, change.old_value, change.new_value));
     }
     log.row("resume", choice.step_dir.empty() ? "from step 0" : choice.step_dir);
-    const std::int64_t available = free_bytes(setup.config.run.dir);
+    RunDirectory::check(setup.config.run.dir);
+    const std::int64_t available = free_bytes(existing_folder(setup.config.run.dir));
     const std::int64_t kept = setup.config.checkpoint.keep_last > 0 ? setup.config.checkpoint.keep_last + 1 : 1;
     VALIDATE(available >= setup.checkpoint_bytes * kept, ConfigError,
              "{} has {} free, {} checkpoints of {} need {}. free space or lower keep-last", setup.config.run.dir,
@@ -139,12 +136,14 @@ int usable_cores()
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-/// Cores of this rank: those that the launcher bound it to, else its share of the machine's.
+/// Cores of this rank: those that the launcher bound it to, else its share of the machine's. Where fewer processes run than the
+/// world has ranks (a dry run), as plimsoll-estimate counts.
 nn::RankResources resources_of_rank(const RunConfig& config, std::int64_t world)
 {
     nn::RankResources rank;
     rank.world = world;
-    rank.local_ranks = std::min(read_launch().local_ranks, world);
+    const Launch launch = read_launch();
+    rank.local_ranks = launch.world < world ? planned_local_ranks(config.cluster, world) : std::min(launch.local_ranks, world);
     const int usable = usable_cores();
     const bool bound = usable < static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
     rank.threads = config.run.threads > 0 ? config.run.threads
@@ -299,6 +298,7 @@ ExitCode run(const Options& options, const Invocation& invocation)
     const std::string snapshot = invocation.options->snapshot();
     if (options.dry_run)
     {
+        if (!read_launch().is_first()) { return ExitCode::done; }  // one process says it for all
         return with_fatal_format_errors(
             [&]
             {

@@ -67,6 +67,7 @@ TEST(RunDirectory, ASecondRunIsRefusedAndNamesTheFirst)
         "run directory '{}' is in use (process {} on {}). wait for that run, stop it, or choose another run.name",
         dir / "demo", ::getpid(), host_name());
     expect_error<UsageError>([&] { RunDirectory(dir / "demo"); }, message);
+    expect_error<UsageError>([&] { RunDirectory::check(dir / "demo"); }, message);
     EXPECT_EQ(run.attempt(), 1);
 }
 
@@ -99,7 +100,8 @@ TEST(RunDirectory, AFolderThatCannotBeMadeIsNamed)
     const TempDir dir;
     std::ofstream(dir / "demo") << "a file";
     expect_error<IoError>([&] { RunDirectory(dir / "demo"); },
-                          "cannot make folder '" + (dir / "demo/ckpt") + "' (not a directory)");
+                          "cannot write to '" + (dir / "demo") + "' ('" + (dir / "demo") +
+                              "': not a directory). choose another run.dir");
 }
 
 TEST(RunDirectory, SnapshotsAreKeptWhenValuesChange)
