@@ -212,6 +212,10 @@ void Reshard::Impl::plan_work()
 
 void Reshard::Impl::check_place()
 {
+    VALIDATE(!is_directory(options.out + "/ckpt"), UsageError,
+             "'{}' is a run directory (its steps are in ckpt/, and one beside them would be read in their place). give another "
+             "OUT, and start from it with --resume OUT",
+             options.out);
     const std::string place = step_path(options.out, source.manifest.meta.trainer.step);
     VALIDATE(!path_exists(place), UsageError, "step {} is in '{}' already ('{}' exists). choose another directory",
              source.manifest.meta.trainer.step, options.out, place);

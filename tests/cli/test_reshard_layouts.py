@@ -164,6 +164,17 @@ def test_report_lines(run, make, tmp_path):
     assert (tmp_path / "out/latest").read_text() == "step_00000006\n"
 
 
+def test_a_run_directory_is_no_out(run, make, tmp_path):
+    source = make("llama", LAYOUTS["tp2"])
+    (tmp_path / "run/ckpt").mkdir(parents=True)
+    for more in ([], ["--dry-run"]):
+        done = run("reshard", source, tmp_path / "run", "--tp", 1, *more)
+        assert done.rc == 2
+        assert done.message == (f"plimsoll-reshard: '{tmp_path}/run' is a run directory (its steps are in ckpt/, and one beside them "
+                                "would be read in their place). give another OUT, and start from it with --resume OUT")
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["ckpt"]
+
+
 def test_a_dry_run_finds_an_out_that_cannot_be_written(run, make, tmp_path):
     source = make("llama", LAYOUTS["tp2"])
     (tmp_path / "file").write_text("no folder")
