@@ -12,6 +12,7 @@
 #include "io/checkpoint_box.hpp"
 #include "io/file.hpp"
 #include "io/hdf5.hpp"
+#include "io/outside_crc.hpp"
 
 namespace plimsoll::checkpoint
 {
@@ -318,25 +319,7 @@ std::uint32_t skeleton_crc(const std::string& path, const std::vector<IndexRow>&
         const auto begin = static_cast<std::int64_t>(row.file_offset);
         if (row.num_bytes > 0) { held.emplace_back(begin, begin + static_cast<std::int64_t>(row.num_bytes)); }
     }
-    std::sort(held.begin(), held.end());
-    const File file(path, File::Mode::read);
-    const std::int64_t end = file.size();
-    held.emplace_back(end, end);
-    std::vector<char> buffer(1 << 20);
-    std::uint32_t crc = 0;
-    std::int64_t at = 0;
-    for (const auto& range : held)
-    {
-        for (; at < std::min(range.first, end);)
-        {
-            const std::int64_t now = std::min<std::int64_t>(static_cast<std::int64_t>(buffer.size()), range.first - at);
-            file.read_at(buffer.data(), now, at);
-            crc = crc32c(buffer.data(), now, crc);
-            at += now;
-        }
-        at = std::max(at, range.second);
-    }
-    return crc;
+    return crc32c_outside(path, std::move(held));
 }
 
 std::string ShardContent::dataset_text(const IndexRow& row) const

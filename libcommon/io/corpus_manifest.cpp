@@ -29,6 +29,7 @@ Json row_of(const CorpusShard& shard)
     row["text_bytes"] = shard.info.text_bytes;
     row["tokens_crc32c"] = fmt::format("{:08x}", shard.info.tokens_crc);
     if (shard.info.has_loss_mask) { row["loss_mask_crc32c"] = fmt::format("{:08x}", shard.info.loss_mask_crc); }
+    if (shard.info.skeleton_crc) { row["skeleton_crc32c"] = fmt::format("{:08x}", *shard.info.skeleton_crc); }
     return row;
 }
 
@@ -74,6 +75,7 @@ CorpusShard shard_of(const Json& row, const CorpusManifest& manifest)
     info.tokens_crc = parse_crc(row.at("tokens_crc32c").get<std::string>());
     info.has_loss_mask = row.contains("loss_mask_crc32c");
     if (info.has_loss_mask) { info.loss_mask_crc = parse_crc(row.at("loss_mask_crc32c").get<std::string>()); }
+    if (row.contains("skeleton_crc32c")) { info.skeleton_crc = parse_crc(row.at("skeleton_crc32c").get<std::string>()); }
     info.tokenizer = manifest.tokenizer;
     info.fingerprint = manifest.fingerprint;
     info.vocab = manifest.vocab;

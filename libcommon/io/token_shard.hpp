@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,8 @@ struct TokenShardInfo
     bool has_loss_mask = false;
     std::uint32_t loss_mask_crc = 0;  ///< CRC32C of the whole mask; 0 without one
     std::int64_t file_bytes = 0;
+    /// CRC32C of all bytes of the file outside its data: of a written shard or its manifest row, none where older ones lack it.
+    std::optional<std::uint32_t> skeleton_crc;
 };
 
 /// Writes one shard: tmp, fsync, rename at finish(). Memory: one block of 64 KiB per dataset; documents pass through
@@ -79,6 +82,8 @@ class TokenShardReader
     /// Reads everything: all CRCs, ids below the vocabulary, document ends and text bytes that add up.
     /// `on_bytes` is told how many bytes were checked since its last call.
     void verify(const std::function<void(std::int64_t)>& on_bytes = {}) const;
+    /// What TokenShardInfo::skeleton_crc must be, from the file.
+    std::uint32_t skeleton_crc() const;
 
   private:
     struct Impl;

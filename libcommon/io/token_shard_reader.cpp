@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "io/file.hpp"
 #include "io/hdf5.hpp"
+#include "io/outside_crc.hpp"
 #include "io/token_shard.hpp"
 #include "io/token_shard_format.hpp"
 
@@ -49,6 +50,7 @@ class CheckedRange
     Dtype dtype() const { return dtype_; }
     std::int64_t num_elements() const { return num_elements_; }
     std::int64_t bytes() const { return bytes_; }
+    std::pair<std::int64_t, std::int64_t> place() const { return {offset_, offset_ + bytes_}; }
     std::uint32_t stored_total() const { return stored_total_; }
 
     /// Calls take(bytes, num_bytes, offset in the dataset) for the pieces of [begin, end), each in whole blocks of at
@@ -313,6 +315,16 @@ void TokenShardReader::verify(const std::function<void(std::int64_t)>& on_bytes)
     in.verify_total(*in.text_bytes, format::document_text_bytes);
     if (in.info.has_loss_mask) { in.verify_total(*in.loss_mask, format::loss_mask); }
     in.verify_documents();
+}
+
+std::uint32_t TokenShardReader::skeleton_crc() const
+{
+    std::vector<std::pair<std::int64_t, std::int64_t>> held;
+    for (const auto* range : {&impl_->tokens, &impl_->loss_mask, &impl_->ends, &impl_->text_bytes})
+    {
+        if (*range && (*range)->bytes() > 0) { held.push_back((*range)->place()); }
+    }
+    return crc32c_outside(impl_->file.path(), std::move(held));
 }
 
 }  // namespace plimsoll

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "io/file.hpp"
 #include "io/hdf5.hpp"
+#include "io/outside_crc.hpp"
 #include "io/token_shard.hpp"
 #include "io/token_shard_format.hpp"
 
@@ -115,6 +116,17 @@ struct NamedColumn
     const char* crc;
     std::int64_t offset;
 };
+
+std::uint32_t skeleton_crc_of(const std::string& path, const std::vector<NamedColumn>& columns)
+{
+    std::vector<std::pair<std::int64_t, std::int64_t>> held;
+    for (const NamedColumn& entry : columns)
+    {
+        const std::int64_t bytes = entry.column->num_elements() * dtype_bytes(entry.column->dtype());
+        if (bytes > 0) { held.emplace_back(entry.offset, entry.offset + bytes); }
+    }
+    return crc32c_outside(path, std::move(held));
+}
 
 std::string parent_of(const std::string& path)
 {
@@ -257,6 +269,7 @@ TokenShardInfo TokenShardWriter::finish()
     EXPECT(!in.finished && num_documents() > 0);
     std::vector<NamedColumn> all = in.columns();
     for (NamedColumn& entry : all) { entry.column->flush(); }
+    std::uint32_t skeleton_crc = 0;
     with_context(fmt::format("while writing '{}'", in.path),
                  [&]
                  {
@@ -277,6 +290,7 @@ TokenShardInfo TokenShardWriter::finish()
                      H5File file = H5File::open(in.temporary, H5File::Access::read_write);
                      file.root().set_attribute("complete", std::uint8_t{1});
                      file.close();
+                     skeleton_crc = skeleton_crc_of(in.temporary, all);
                      File(in.temporary, File::Mode::read_write).sync();
                      crash_point("token_shard_rename");
                      rename_path(in.temporary, in.path);
@@ -297,6 +311,7 @@ TokenShardInfo TokenShardWriter::finish()
     info.has_loss_mask = in.loss_mask != nullptr;
     info.loss_mask_crc = in.loss_mask ? in.loss_mask->total_crc() : 0;
     info.file_bytes = file_size(in.path);
+    info.skeleton_crc = skeleton_crc;
     return info;
 }
 

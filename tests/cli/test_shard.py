@@ -273,6 +273,27 @@ def test_verify_says_ok_or_names_file_and_fault(run, tmp_path, shards):
     assert run("shard", "inspect", "copy", "--document", "50").message.startswith(
         "plimsoll-shard: copy/shard_00001.h5: block 0 of /tokens is damaged")
 
+    # One bit at many places of a shard, in data, tables, HDF5's structures and padding: none passes.
+    clean = (shards / "shard_00001.h5").read_bytes()
+    for at in range(0, len(clean), max(1, len(clean) // 60)):
+        def flip_at(folder, at=at):
+            data = bytearray(clean)
+            data[at] ^= 1 << at % 8
+            (folder / "shard_00001.h5").write_bytes(data)
+
+        assert broken(flip_at).startswith(("copy/shard_00001.h5: ", "cannot ", "not ")), at
+
+    def flip_padding(folder):
+        path = folder / "shard_00001.h5"
+        data = bytearray(path.read_bytes())
+        with h5py.File(path) as file:
+            at = max(file[name].id.get_offset() for name in ("tokens", "documents/ends", "documents/text_bytes")) - 1
+        data[at] ^= 1
+        path.write_bytes(data)
+
+    message = broken(flip_padding)
+    assert "copy/shard_00001.h5: " in message
+
     def truncate(folder):
         os.truncate(folder / "shard_00002.h5", 3000)
 

@@ -21,7 +21,7 @@ std::string inspect_text(const std::string& path, OutputKind kind);
 /// loss mask excludes stand between double brackets. @throws UsageError when there is no such document
 std::string document_text(const std::string& path, std::int64_t number);
 
-/// Checks every byte of shards and directories; the verdict. Progress goes to stderr.
+/// Checks every byte of the shards of directories, the data of shards alone; the verdict. Progress goes to stderr.
 std::string verify_text(const std::vector<std::string>& paths, OutputKind kind);
 
 }  // namespace plimsoll

@@ -145,7 +145,7 @@ Command shard_command(Options& o)
                         "plimsoll-shard --input book.txt --document blank-line --out book --dry-run",
                         "plimsoll-shard inspect kjv                       what is in a directory or a shard",
                         "plimsoll-shard inspect kjv --document 17         the text of one document",
-                        "plimsoll-shard verify kjv                        checks every byte"};
+                        "plimsoll-shard verify kjv                        checks every byte of every shard"};
     command.declare = [&o](OptionSet& options) { declare(options, o); };
     command.validate = [&o] { validate(o); };
     command.run = [&o](const Invocation&) { return run_shard(o); };
@@ -181,7 +181,7 @@ Command verify_command(Options& o)
 {
     Command command;
     command.name = "verify";
-    command.summary = "checks every byte of directories and shards against their checksums";
+    command.summary = "checks every byte of the shards of a directory against its manifest; of a shard alone its data";
     command.run_files = RunFiles::refused;
     command.positionals = {{"PATH", "directory of shards, or a shard", 1, -1}};
     command.declare = [&o](OptionSet& options) { options.add_flag("", "json", o.json, "as JSON"); };
