@@ -1,5 +1,7 @@
 #pragma once
-/// Signals that mean "finish the step, save, exit 75": TERM and USR2, USR1 only when asked for.
+/// Signals that mean "finish the step, save, exit 75": INT, TERM and USR2, USR1 only when asked for. An INT or TERM after
+/// another of these two ends the process at once; a launcher may pass on what the terminal sent already, so those that come
+/// within a second are one.
 
 #include <array>
 #include <csignal>
@@ -30,13 +32,18 @@ class StopSignals
     /// "SIGTERM" of the first one that came, else empty.
     std::string name() const;
 
+    /// What a process that is ended at once leaves behind: `line` on stderr and `text` as the whole of the file `path`; without
+    /// a path nothing, after giving the process that has one the time to write. May be called again with newer text; too long
+    /// ones are left out. The exit code is 1.
+    void set_last_words(const std::string& line, const std::string& path, const std::string& text) const;
+
   private:
     struct Saved
     {
         int number = 0;
         struct sigaction action = {};
     };
-    std::array<Saved, 3> saved_{};
+    std::array<Saved, 4> saved_{};
     std::size_t num_saved_ = 0;
 };
 

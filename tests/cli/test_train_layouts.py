@@ -119,10 +119,10 @@ def rank_pids(launcher):
     return sorted(found)
 
 
-def long_run(tools, make_run, *args):
+def long_run(tools, make_run, *args, **popen):
     root = make_run(replace={"steps = 20": "steps = 20000", "warmup = 4": "warmup = 10"})
     process = subprocess.Popen(["mpiexec", "-n", "2", str(tools / "plimsoll-train"), "--config", str(root / "run.ini"), *args],
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=tool_environment())
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=tool_environment(), **popen)
     wait_for_step(root, 5, process)
     return root, process
 
@@ -152,6 +152,16 @@ def test_signals_stop_all_ranks_at_one_step(tools, make_run):
     assert status(root)["state"] == "stopped"
     assert status(root)["reason"] == "SIGUSR2"
     assert stderr.count("stopped ") == 1
+
+
+def test_ctrl_c_under_mpiexec_saves_and_stops(tools, make_run):
+    root, process = long_run(tools, make_run, "--tp", "2", start_new_session=True)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal sends it: to the launcher and whoever shares its group
+    process.communicate(timeout=60)
+    ended = status(root)
+    # The launcher's own exit code after it was interrupted says nothing (architecture, section 5).
+    assert (ended["state"], ended["exit"], ended["reason"]) == ("stopped", 75, "SIGINT")
+    assert (root / "run" / "ckpt" / f"step_{ended['step']:08d}" / "COMMIT").exists()
 
 
 def test_a_diverging_run_says_so_once(tools, make_run):

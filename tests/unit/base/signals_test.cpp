@@ -3,11 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <fstream>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "base/text_file.hpp"
 #include "support/expect_error.hpp"
+#include "support/temp_dir.hpp"
 
 using namespace plimsoll;
 using plimsoll::testing::expect_error;
+using plimsoll::testing::TempDir;
 
 namespace
 {
@@ -41,6 +47,43 @@ TEST(StopSignals, ANewOneStartsFresh)
     }
     const StopSignals signals(Usr1::stops);
     EXPECT_FALSE(signals.requested());
+}
+
+TEST(StopSignals, AnInterruptIsOneAndWhatALauncherPassesOnIsTheSame)
+{
+    const StopSignals signals(Usr1::untouched);
+    ::raise(SIGINT);
+    ::raise(SIGINT);
+    ::raise(SIGTERM);
+    EXPECT_EQ(signals.name(), "SIGINT");
+}
+
+TEST(StopSignals, ASecondOneEndsAtOnceWithLastWords)
+{
+    const TempDir dir;
+    const std::string path = dir / "status.json";
+    for (const std::string& text : {std::string("the end\n"), std::string(5000, 'x')})
+    {
+        std::ofstream(path) << "running\n";
+        const pid_t child = ::fork();
+        if (child == 0)
+        {
+            const StopSignals signals(Usr1::untouched);
+            signals.set_last_words("", path, "older\n");
+            signals.set_last_words("", path, text);
+            ::raise(SIGUSR2);
+            ::raise(SIGTERM);
+            ::usleep(1'050'000);
+            ::raise(SIGUSR2);
+            ::raise(SIGINT);
+            ::_exit(0);
+        }
+        int state = 0;
+        ::waitpid(child, &state, 0);
+        EXPECT_TRUE(WIFEXITED(state));
+        EXPECT_EQ(WEXITSTATUS(state), 1);
+        EXPECT_EQ(load_text(path, "status"), text.size() > 100 ? "running\n" : text) << "too long ones are left out";
+    }
 }
 
 TEST(StopSignals, Usr1IsLeftAloneUnlessAskedFor)
