@@ -318,6 +318,7 @@ void Trainer::print_row(const StepResult& result)
     table_.row(shown);
     window_seconds_ = 0;
     window_steps_ = 0;
+    on_progress_(state_.step);
 }
 
 void Trainer::check_replicas()
@@ -394,6 +395,7 @@ bool Trainer::save()
     row["saved_bytes"] = saved.bytes;
     row["seconds"] = seconds;
     write_metrics(std::move(row));
+    on_progress_(state_.step);
     return true;
 }
 

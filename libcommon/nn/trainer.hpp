@@ -52,6 +52,9 @@ class Trainer
     /// Goes on from `choice`. @throws NumericError (diverged), IoError and others as they come; nothing half-written stays visible.
     TrainReport run(const ResumeChoice& choice, const StopSignals& signals);
 
+    /// Called on every rank after each table row and each save, with the steps done.
+    void on_progress(std::function<void(std::int64_t step)> call) { on_progress_ = std::move(call); }
+
     /// Steps done so far, for a status file after an error.
     std::int64_t step() const { return state_.step; }
 
@@ -105,6 +108,7 @@ class Trainer
     double window_seconds_ = 0;                ///< since the last table row
     std::int64_t window_steps_ = 0;
     double mean_step_seconds_ = 0;
+    std::function<void(std::int64_t)> on_progress_ = [](std::int64_t) {};
     TrainReport report_;
 };
 

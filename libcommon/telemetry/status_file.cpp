@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include <array>
+#include <cstdio>
+#include <fstream>
 #include <unistd.h>
 #include <utility>
 
@@ -22,7 +24,7 @@ constexpr std::array<std::pair<RunState, const char*>, 4> state_names = {{{RunSt
 
 }  // namespace
 
-void write_status(const std::string& path, const RunStatus& status)
+std::string status_text(const RunStatus& status)
 {
     nlohmann::ordered_json json;
     json["schema"] = 1;
@@ -40,7 +42,41 @@ void write_status(const std::string& path, const RunStatus& status)
     json["process"] = static_cast<int>(::getpid());
     json["time"] = utc_now();
     // A path in a reason may hold any bytes: they must not make the status unwritable.
-    replace_text(path, json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+void write_status(const std::string& path, const RunStatus& status) { replace_text(path, status_text(status)); }
+
+void write_progress(const std::string& path, const RunStatus& status)
+{
+    const std::string temporary = fmt::format("{}.tmp.{}", path, ::getpid());
+    const bool is_written = [&]
+    {
+        std::ofstream file(temporary, std::ios::binary);
+        file << status_text(status);
+        file.close();
+        return file.good();
+    }();
+    if (!is_written || std::rename(temporary.c_str(), path.c_str()) != 0) { std::remove(temporary.c_str()); }
+}
+
+std::pair<std::string, std::string> split_hint(const std::string& message)
+{
+    // A path in quotes or a reason in parentheses may hold a full stop and a space. An apostrophe inside a word opens no quote.
+    int depth = 0;
+    bool quoted = false;
+    for (std::size_t at = 0; at + 1 < message.size(); ++at)
+    {
+        const char c = message[at];
+        const bool starts_word = at == 0 || message[at - 1] == ' ' || message[at - 1] == '(';
+        if (c == '\'' && quoted) { quoted = false; }
+        else if (c == '\'' && starts_word && message.find('\'', at + 1) != std::string::npos) { quoted = true; }
+        if (quoted) { continue; }
+        if (c == '(') { ++depth; }
+        if (c == ')' && depth > 0) { --depth; }
+        if (c == '.' && message[at + 1] == ' ' && depth == 0) { return {message.substr(0, at), message.substr(at + 2)}; }
+    }
+    return {message, ""};
 }
 
 RunStatus read_status(const std::string& path)

@@ -5,11 +5,12 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 
 import h5py
 import pytest
 from train_runs import (MODEL, corpus, losses, make_run, metrics, reference, start, status, train,  # noqa: F401
-                        wait_for_step, weights)
+                        wait_for_file, wait_for_step, weights)
 
 
 def test_loss_terms_are_trained_on_and_the_plain_loss_is_told_beside(run, make_run):
@@ -145,7 +146,7 @@ def test_stopping_and_going_on_changes_no_bit(run, make_run, reference):
     assert {row["attempt"] for row in metrics(root)} == {1, 2, 3}
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR2", "SIGUSR1"])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGUSR2", "SIGUSR1"])
 def test_signals_finish_the_step_save_and_exit_75(tools, run, make_run, reference, name):
     root = make_run()
     arguments = ["--run.signal-usr1"] if name == "SIGUSR1" else []
@@ -162,6 +163,50 @@ def test_signals_finish_the_step_save_and_exit_75(tools, run, make_run, referenc
     assert (root / "run" / "ckpt" / f"step_{stopped['step']:08d}" / "COMMIT").exists()
     assert train(run, root).rc == 0
     assert losses(root) == losses(reference)
+
+
+def test_a_second_signal_ends_at_once_and_status_says_so(tools, run, make_run):
+    # A step of some seconds, so that the first signal is still waiting for its end.
+    root = make_run(replace={"global-batch = 4": "global-batch = 8000", "every = 8": "every = never", "steps = 20": "steps = 3",
+                             "warmup = 4": "warmup = 1"})
+    process = start(tools, root)
+    wait_for_file(root / "run" / "status.json", process)
+    process.send_signal(signal.SIGTERM)
+    time.sleep(1.2)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=5)
+    assert process.returncode == 1
+    assert ("plimsoll-train: a second SIGINT or SIGTERM (ended at once, nothing was saved). start again with the same command "
+            "to continue from the last checkpoint") in stderr
+    ended = status(root)
+    assert (ended["state"], ended["exit"], ended["reason"], ended["hint"]) == (
+        "failed", 1, "a second SIGINT or SIGTERM (ended at once, nothing was saved)",
+        "start again with the same command to continue from the last checkpoint")
+    assert not (root / "run" / "status.json.end").exists()
+
+
+def test_a_running_status_names_the_step_and_a_failed_one_has_its_hint(tools, run, make_run):
+    root = make_run(replace={"steps = 20": "steps = 100000"})
+    process = start(tools, root)
+    wait_for_step(root, 11, process)
+    process.kill()
+    process.communicate()
+    assert status(root)["state"] == "running" and status(root)["step"] >= 10
+    (root / "run" / "metrics.jsonl").unlink()
+    (root / "run" / "ckpt" / "latest").unlink()
+    for step in (root / "run" / "ckpt").glob("step_*"):
+        shutil.rmtree(step)
+    shard = copy_tokens(root)
+    with h5py.File(shard) as file:
+        offset = file["tokens"].id.get_offset()
+    data = bytearray(shard.read_bytes())
+    data[offset + 101] ^= 4
+    shard.write_bytes(data)
+    assert train(run, root).rc == 93
+    failed = status(root)
+    assert failed["reason"].endswith(")") and "is damaged (crc32c " in failed["reason"]
+    assert failed["hint"] == "make the shard again or restore a copy"
 
 
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(tools, run, make_run, reference):

@@ -138,6 +138,14 @@ def wait_for_step(root, step, process):
     raise AssertionError(f"step {step} did not come")
 
 
+def wait_for_file(path, process):
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, f"{path} did not come"
+        time.sleep(0.01)
+
+
 def mpi(tools, ranks, tool, *args, timeout=120, env=None):
     """The tool under mpiexec."""
     done = subprocess.run(["mpiexec", "-n", str(ranks), str(tools / f"plimsoll-{tool}"), *map(str, args)],

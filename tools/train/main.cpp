@@ -157,10 +157,20 @@ nn::RankResources resources_of_rank(const RunConfig& config, std::int64_t world)
 class StatusKeeper
 {
   public:
-    StatusKeeper(const std::string& path, Communicator& world, int attempt) : path_(path), world_(world)
+    StatusKeeper(const std::string& path, Communicator& world, int attempt, std::int64_t step, const StopSignals& signals)
+        : path_(path), world_(world), signals_(signals)
     {
         status_.attempt = attempt;
+        status_.step = step;
         if (is_root()) { write_status(path_, status_); }
+        prepare_for_a_second_signal();
+    }
+
+    void progress(std::int64_t step)
+    {
+        status_.step = step;
+        if (is_root()) { write_progress(path_, status_); }
+        prepare_for_a_second_signal();
     }
 
     void end(ExitCode code, std::string reason, std::string hint, std::int64_t step)
@@ -171,6 +181,7 @@ class StatusKeeper
         status_.hint = std::move(hint);
         status_.step = step;
         if (is_root()) { write_status(path_, status_); }
+        signals_.set_last_words("", "", "");  // this was the last word
     }
 
     void failed(const std::exception& error, std::int64_t step)
@@ -179,7 +190,8 @@ class StatusKeeper
         const auto* known = dynamic_cast<const Error*>(&error);
         ExitCode code = known != nullptr ? known->exit_code() : ExitCode::failed;
         if (dynamic_cast<const FormatError*>(&error) != nullptr) { code = ExitCode::fatal; }
-        end(code, reason_of(error), "", step);
+        const auto [text, hint] = split_hint(error.what());
+        end(code, reason_of(text), hint, step);
         if (is_root()) { return; }
         // When all fail alike, rank 0 has said so by now.
         std::this_thread::sleep_for(std::chrono::milliseconds(300));
@@ -189,14 +201,31 @@ class StatusKeeper
   private:
     bool is_root() const { return world_.rank() == 0; }
 
-    std::string reason_of(const std::exception& error) const
+    std::string reason_of(const std::string& text) const
     {
-        if (world_.size() == 1) { return error.what(); }
-        return fmt::format("rank {} ({}): {}", world_.rank(), describe(world_.activity().record()), error.what());
+        if (world_.size() == 1) { return text; }
+        return fmt::format("rank {} ({}): {}", world_.rank(), describe(world_.activity().record()), text);
+    }
+
+    /// Rank 0 has a status ready that a signal handler only needs to write.
+    void prepare_for_a_second_signal() const
+    {
+        if (!is_root())
+        {
+            signals_.set_last_words("", "", "");
+            return;
+        }
+        RunStatus end = status_;
+        end.state = RunState::failed;
+        end.exit = static_cast<int>(ExitCode::failed);
+        end.reason = "a second SIGINT or SIGTERM (ended at once, nothing was saved)";
+        end.hint = "start again with the same command to continue from the last checkpoint";
+        signals_.set_last_words(fmt::format("plimsoll-train: {}. {}\n", end.reason, end.hint), path_, status_text(end));
     }
 
     std::string path_;
     Communicator& world_;
+    const StopSignals& signals_;
     RunStatus status_;
 };
 
@@ -250,8 +279,9 @@ ExitCode train(const nn::TrainSetup& setup, const nn::RankResources& rank, const
     const std::string attempt = broadcast_bytes(world, root ? std::to_string(directory->attempt()) : "", 0);
     if (world.size() > 1) { world.activity().write_to(setup.config.run.dir + "/ranks"); }
     const StopSignals signals(setup.config.run.signal_usr1 ? Usr1::stops : Usr1::untouched);
-    StatusKeeper status(setup.config.run.dir + "/status.json", world, std::stoi(attempt));
+    StatusKeeper status(setup.config.run.dir + "/status.json", world, std::stoi(attempt), choice.step, signals);
     nn::Trainer trainer(setup, world, directory.get(), log, static_cast<int>(rank.threads));
+    trainer.on_progress([&](std::int64_t step) { status.progress(step); });
     try
     {
         const nn::TrainReport report = trainer.run(choice, signals);

@@ -54,6 +54,31 @@ TEST(StatusFile, ExitCodesHaveStates)
     EXPECT_EQ(state_of(ExitCode::usage), RunState::failed);
 }
 
+TEST(StatusFile, ProgressReplacesItAndAFailureIsPassedOver)
+{
+    const TempDir dir;
+    RunStatus status;
+    write_status(dir / "status.json", status);
+    status.step = 20;
+    write_progress(dir / "status.json", status);
+    EXPECT_EQ(read_status(dir / "status.json").step, 20);
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir / "."), std::filesystem::directory_iterator()), 1);
+    write_progress(dir / "missing/status.json", status);
+}
+
+TEST(StatusFile, HintsAreSplitFromReasons)
+{
+    using Parts = std::pair<std::string, std::string>;
+    EXPECT_EQ(split_hint("x is 3 (not 4). try 4"), Parts("x is 3 (not 4)", "try 4"));
+    EXPECT_EQ(split_hint("no full stop"), Parts("no full stop", ""));
+    EXPECT_EQ(split_hint("lr 0.5 is large. try --lr 0.1. or less"), Parts("lr 0.5 is large", "try --lr 0.1. or less"));
+    EXPECT_EQ(split_hint("cannot read '/a. b/c' (e. g. gone). give another"),
+              Parts("cannot read '/a. b/c' (e. g. gone)", "give another"));
+    EXPECT_EQ(split_hint("the model's width is odd. nearest: 4"), Parts("the model's width is odd", "nearest: 4"));
+    EXPECT_EQ(split_hint("an 'open quote. here"), Parts("an 'open quote", "here"));
+    EXPECT_EQ(split_hint(""), Parts("", ""));
+}
+
 TEST(StatusFile, BrokenOnesAreRefused)
 {
     const TempDir dir;
