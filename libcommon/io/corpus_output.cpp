@@ -10,6 +10,7 @@
 #include <exception>
 
 #include "base/error.hpp"
+#include "base/output_folder.hpp"
 #include "io/corpus_manifest.hpp"
 
 namespace plimsoll
@@ -28,6 +29,19 @@ std::string real_path(const std::string& path)
     std::string result = resolved;
     std::free(resolved);
     return result;
+}
+
+/// Without slashes at the end.
+std::string trimmed(std::string path)
+{
+    while (path.size() > 1 && path.back() == '/') { path.pop_back(); }
+    return path;
+}
+
+std::string parent_of(const std::string& path)
+{
+    const std::size_t slash = path.rfind('/');
+    return slash == std::string::npos ? "." : path.substr(0, std::max<std::size_t>(slash, 1));
 }
 
 bool is_shard_file(const std::string& name)
@@ -55,6 +69,8 @@ std::string foreign_entry(const std::string& directory)
 
 void check_corpus_output(const std::string& path, CorpusOutput::Existing existing)
 {
+    // The shards are made beside it and take its place.
+    require_writable(parent_of(trimmed(real_path(path))), "choose another --out");
     if (!path_exists(path)) { return; }
     VALIDATE(is_directory(path), UsageError, "'{}' exists and is not a directory. choose another --out", path);
     if (list_directory(path).empty()) { return; }
@@ -70,9 +86,9 @@ void check_corpus_output(const std::string& path, CorpusOutput::Existing existin
 
 CorpusOutput::CorpusOutput(const std::string& path, Existing existing) : shown_(path), path_(real_path(path))
 {
-    while (path_.size() > 1 && path_.back() == '/') { path_.pop_back(); }
+    path_ = trimmed(path_);
     const std::size_t slash = path_.rfind('/');
-    parent_ = slash == std::string::npos ? "." : path_.substr(0, std::max<std::size_t>(slash, 1));
+    parent_ = parent_of(path_);
     partial_ = parent_ + "/." + path_.substr(slash == std::string::npos ? 0 : slash + 1) + ".partial";
     check_corpus_output(shown_, existing);
     make_directories(partial_);

@@ -10,6 +10,7 @@
 
 #include "base/cli.hpp"
 #include "base/error.hpp"
+#include "base/text_file.hpp"
 #include "io/file.hpp"
 #include "io/text_input.hpp"
 
@@ -76,6 +77,20 @@ void check_first_bytes(const File& file)
              "cannot read '{}' (UTF-16 by its byte order mark). convert it to UTF-8", file.path());
 }
 
+/// A file that the user named and that cannot be opened is his to mend.
+File open_input(const std::string& path)
+{
+    try
+    {
+        return File(path, File::Mode::read);
+    }
+    catch (IoError& error)
+    {
+        error.set_exit_code(ExitCode::usage);
+        throw;
+    }
+}
+
 }  // namespace
 
 std::vector<InputFile> find_input_files(const std::vector<std::string>& patterns, TextFormat format)
@@ -88,7 +103,7 @@ std::vector<InputFile> find_input_files(const std::vector<std::string>& patterns
         for (const std::string& path : expand(pattern))
         {
             struct stat status;
-            if (::stat(path.c_str(), &status) != 0) { throw_io_error("read", path, errno); }
+            VALIDATE(::stat(path.c_str(), &status) == 0, UsageError, "cannot read '{}' ({})", path, system_reason(errno));
             VALIDATE(!S_ISDIR(status.st_mode), UsageError,
                      "cannot read '{}' (a directory). name its files: '{}/*.jsonl'", path, path);
             VALIDATE(S_ISREG(status.st_mode), UsageError,
@@ -98,7 +113,7 @@ std::vector<InputFile> find_input_files(const std::vector<std::string>& patterns
             file.path = path;
             file.bytes = status.st_size;
             file.format = format == TextFormat::by_name ? format_of_name(path) : format;
-            check_first_bytes(File(path, File::Mode::read));
+            check_first_bytes(open_input(path));
             files.push_back(std::move(file));
         }
     }

@@ -153,6 +153,10 @@ ResumeChoice choose_resume(const TrainSetup& setup, const std::string& own_check
     }
     if (choice.step_dir.empty() && resume != "auto" && resume != "never")
     {
+        VALIDATE(path_exists(resume), ConfigError,
+                 "cannot open checkpoint.resume '{}' (no such file or directory). give a step, a directory with steps, a run "
+                 "directory, auto or never",
+                 resume);
         choice.step_dir = find_checkpoint(resume, &choice.warnings);
         choice.from_elsewhere = true;
         VALIDATE(!choice.step_dir.empty(), ConfigError, "checkpoint.resume '{}' holds no committed step", resume);

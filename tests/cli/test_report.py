@@ -327,4 +327,4 @@ def test_broken_files_are_named(run, demo):
 
 def test_a_page_that_cannot_be_written(run, demo):
     done = run("report", demo.path, "--out", "/nowhere/at/all.html")
-    assert done.rc == 1 and done.message == "plimsoll-report: cannot write '/nowhere/at/all.html' (no such file or directory)"
+    assert done.rc == 1 and done.message == "plimsoll-report: cannot write '/nowhere/at/all.html' (no such file or directory). choose another --out"

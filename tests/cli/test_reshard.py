@@ -170,7 +170,7 @@ def test_damaged_newest_is_skipped_by_inspect_and_a_fault_for_verify(run, root):
 def test_wrong_places(run, root, tmp_path):
     missing = tmp_path / "nothing"
     done = run("reshard", "verify", missing)
-    assert (done.rc, done.message) == (1, f"plimsoll-reshard: cannot open '{missing}' (no such file or directory)")
+    assert (done.rc, done.message) == (2, f"plimsoll-reshard: cannot open '{missing}' (no such file or directory)")
     (tmp_path / "file").write_text("x")
     done = run("reshard", "inspect", tmp_path / "file")
     assert (done.rc, done.message) == (2, f"plimsoll-reshard: '{tmp_path}/file' is a file, not the directory of a checkpoint")

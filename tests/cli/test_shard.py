@@ -85,13 +85,18 @@ def test_help_is_quick_and_names_every_option(run):
 @pytest.mark.parametrize("args, rc, message", [
     (["--out", "o"], 2, "--input is missing (text files and patterns)"),
     (["--input", "words.jsonl"], 2, "--out is missing (directory of the shards). give it, or --dry-run"),
-    (["--input", "none.jsonl", "--out", "o"], 1, "cannot read 'none.jsonl' (no such file or directory)"),
+    (["--input", "none.jsonl", "--out", "o"], 2, "cannot read 'none.jsonl' (no such file or directory)"),
     (["--input", "text/*.jsonl", "--out", "o"], 2, "no file matches 'text/*.jsonl'"),
-    (["--input", "loop.txt", "--out", "o"], 1, "cannot read 'loop.txt' (too many levels of symbolic links)"),
+    (["--input", "loop.txt", "--out", "o"], 2, "cannot read 'loop.txt' (too many levels of symbolic links)"),
     (["--input", ".", "--out", "o"], 2, "cannot read '.' (a directory). name its files: './*.jsonl'"),
-    (["--input", "words.parquet", "--out", "o"], 1, "cannot read 'words.parquet' (no such file or directory)"),
+    (["--input", "words.parquet", "--out", "o"], 2, "cannot read 'words.parquet' (no such file or directory)"),
     (["--input", "a.jsonl.zst", "--out", "o"], 2,
      "cannot read 'a.jsonl.zst' (zstd input is not available in this version). available: .jsonl .txt, uncompressed"),
+    (["--input", "words.jsonl", "--out", "book.txt/deep/o"], 1,
+     "cannot write to 'book.txt/deep' ('$PWD/book.txt': not a directory). choose another --out"),
+    (["verify", "nope"], 2, "cannot open 'nope' (no such file or directory)"),
+    (["inspect", "nope"], 2, "cannot open 'nope' (no such file or directory)"),
+    (["inspect", "nope", "--document", "1"], 2, "cannot open 'nope' (no such file or directory)"),
     (["--input", "words.csv", "--out", "o"], 2,
      "cannot tell the format of 'words.csv' (endings known: .jsonl .ndjson .txt .text .md). say --format txt or jsonl"),
     (["--input", "words.jsonl", "--tokenizer", "byte", "--out", "o"], 2, "unknown tokenizer 'byte'. available: bytes"),
@@ -134,7 +139,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(run, tmp_path, words, args, rc
     done = run("shard", *args)
     assert done.rc == rc
     last = done.stderr.splitlines()[-1]
-    assert last == "plimsoll-shard: " + message
+    assert last == "plimsoll-shard: " + message.replace("$PWD", str(tmp_path))
     assert len([line for line in done.stderr.splitlines() if not line.startswith("input ")]) == 1
     assert done.stdout == ""
     assert sorted(os.listdir(tmp_path)) == before
@@ -146,7 +151,7 @@ def test_unreadable_file(run, tmp_path, words):
         pytest.skip("root reads every file")
     words.chmod(0)
     done = run("shard", "--input", words, "--out", "o")
-    assert done.message == f"plimsoll-shard: cannot open '{words}' (permission denied)"
+    assert (done.rc, done.message) == (2, f"plimsoll-shard: cannot open '{words}' (permission denied)")
 
 
 def test_skipped_records_are_listed(run, tmp_path):

@@ -337,6 +337,10 @@ def test_resume_never_and_a_directory_without_steps(run, make_run, tmp_path):
     fresh = make_run("b")
     done = train(run, fresh, "--resume", str(empty))
     assert done.rc == 2 and f"checkpoint.resume '{empty}' holds no committed step" in done.stderr
+    done = train(run, fresh, "--resume", "nopenope", cwd=tmp_path)
+    assert done.rc == 2
+    assert (f"plimsoll-train: cannot open checkpoint.resume '{tmp_path}/nopenope' (no such file or directory). give a step, a "
+            "directory with steps, a run directory, auto or never") in done.stderr
     assert not (fresh / "run").exists(), "a refused start leaves no run directory behind"
 
 

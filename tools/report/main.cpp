@@ -66,7 +66,14 @@ ExitCode run(const Options& o, const std::string& directory)
     if ((o.text || o.json) && o.out.empty()) { return ExitCode::done; }
     const std::string out = o.out.empty() ? directory + "/report.html" : o.out;
     const std::string page = html_page(summary, facts, o.style, utc_now().substr(0, 19) + " UTC");
-    replace_text(out, page);
+    try
+    {
+        replace_text(out, page);
+    }
+    catch (const IoError& error)
+    {
+        throw IoError(fmt::format("{}. choose another --out", error.what()));
+    }
     if (!o.text && !o.json)
     {
         print(fmt::format("report     {}   {}\n{}\n", out, format_storage(static_cast<double>(page.size())),

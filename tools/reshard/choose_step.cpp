@@ -9,7 +9,7 @@ namespace plimsoll
 
 std::string choose_step(const std::string& dir, std::int64_t step, std::vector<std::string>& warnings)
 {
-    VALIDATE(path_exists(dir), IoError, "cannot open '{}' (no such file or directory)", dir);
+    VALIDATE(path_exists(dir), UsageError, "cannot open '{}' (no such file or directory)", dir);
     VALIDATE(is_directory(dir), UsageError, "'{}' is a file, not the directory of a checkpoint", dir);
     if (step < 0)
     {

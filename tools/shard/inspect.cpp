@@ -20,6 +20,21 @@ namespace
 
 using Json = nlohmann::ordered_json;
 
+void check_named(const std::string& path)
+{
+    VALIDATE(path_exists(path), UsageError, "cannot open '{}' (no such file or directory)", path);
+    if (is_directory(path)) { return; }
+    try
+    {
+        const File readable(path, File::Mode::read);
+    }
+    catch (IoError& error)
+    {
+        error.set_exit_code(ExitCode::usage);
+        throw;
+    }
+}
+
 struct Spread
 {
     std::uint64_t shortest = 0, median = 0, longest = 0;  ///< tokens of a document
@@ -175,11 +190,13 @@ std::vector<std::string> shard_paths(const std::string& path)
 
 std::string inspect_text(const std::string& path, OutputKind kind)
 {
+    check_named(path);
     return is_directory(path) ? inspect_directory(path, kind) : inspect_file(path, kind);
 }
 
 std::string document_text(const std::string& path, std::int64_t number)
 {
+    check_named(path);
     std::int64_t before = 0;
     for (const std::string& shard : shard_paths(path))
     {
@@ -197,6 +214,7 @@ std::string document_text(const std::string& path, std::int64_t number)
 
 std::string verify_text(const std::vector<std::string>& paths, OutputKind kind)
 {
+    for (const std::string& path : paths) { check_named(path); }
     std::int64_t total = 0;
     for (const std::string& path : paths)
     {
