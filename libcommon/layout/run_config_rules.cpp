@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "layout/run_config.hpp"
 
 namespace plimsoll
@@ -46,16 +44,6 @@ void validate_run_config(const RunConfig& config)
         faults.push_back(fmt::format("warmup {}% + decay {}% = {}% of the run (more than all of it)",
                                      train.warmup.amount, train.decay.amount,
                                      train.warmup.amount + train.decay.amount));
-    }
-    const std::int64_t batch = config.layout.global_batch;
-    const std::int64_t part = config.layout.micro_batch * std::max<std::int64_t>(config.layout.dp, 1);
-    if (batch % part != 0)
-    {
-        const std::int64_t below = batch / part * part;
-        faults.push_back(
-            fmt::format("global-batch {} is not a multiple of micro-batch x dp = {} x {} = {}. nearest: {}", batch,
-                        config.layout.micro_batch, std::max<std::int64_t>(config.layout.dp, 1), part,
-                        below > 0 && batch - below < below + part - batch ? below : below + part));
     }
     if (config.data.sources.empty()) { faults.push_back("there is no training data. set shards in [data.NAME]"); }
     if (config.eval.every.unit != Span::Unit::never && config.eval.shards.empty())

@@ -359,7 +359,7 @@ def test_two_runs_never_write_one_directory(tools, run, make_run):
 
 
 @pytest.mark.parametrize("arguments, message", [
-    (["--micro-batch", "3"], "global-batch 4"),
+    (["--micro-batch", "3"], "global batch 4 is not a multiple of dp 1 x micro-batch 3 = 3"),
     (["--seq-len", "65"], "data.seq-len 65 is longer than the model's 64 positions"),
     (["--data.words.shards", "/nonexistent/*.h5"], "/nonexistent/*.h5"),
     (["--tokens", "100"], "the run has 2 lengths (tokens 100, steps 20). keep one"),
@@ -376,6 +376,19 @@ def test_refusals_before_anything_starts(run, make_run, arguments, message):
     lines = [line for line in done.stderr.splitlines() if line.startswith("plimsoll-train: ")]
     assert len(lines) == 1 and message in lines[0], done.stderr
     assert not (root / "run").exists()
+
+
+def test_all_violations_of_a_layout_are_named_at_once_as_the_estimator_names_them(run, make_run):
+    root = make_run()
+    wrong = ["--tp", "3", "--pp", "3", "--micro-batch", "3", "--seq-len", "65"]
+    refused = train(run, root, *wrong, "--dry-run")
+    estimate = run("estimate", "--config", root / "run.ini", *wrong)
+    assert (refused.rc, estimate.rc) == (2, 2)
+    assert refused.message.removeprefix("plimsoll-train: ") == estimate.message.removeprefix("plimsoll-estimate: ")
+    for part in ("4 attention heads cannot be split over tp 3", "2 key-value heads cannot be shared by tp 3",
+                 "2 layers cannot fill pp 3 stages", "global batch 4 is not a multiple of dp 1 x micro-batch 3 = 3",
+                 "data.seq-len 65 is longer than the model's 64 positions"):
+        assert part in refused.message
 
 
 def test_a_vocabulary_smaller_than_the_data_is_refused(run, make_run):

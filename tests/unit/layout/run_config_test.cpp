@@ -389,18 +389,6 @@ TEST(RunConfigRules, ALengthIsGivenOnce)
                               "the run has no length. set one of tokens, steps, epochs in [train]");
 }
 
-TEST(RunConfigRules, BatchesDivide)
-{
-    RunConfig config = valid_config();
-    config.layout.global_batch = 32;
-    config.layout.micro_batch = 5;
-    expect_error<ConfigError>([&] { validate_run_config(config); },
-                              "global-batch 32 is not a multiple of micro-batch x dp = 5 x 1 = 5. nearest: 30");
-    config.layout.micro_batch = 33;
-    expect_error<ConfigError>([&] { validate_run_config(config); },
-                              "global-batch 32 is not a multiple of micro-batch x dp = 33 x 1 = 33. nearest: 33");
-}
-
 TEST(RunConfigRules, AllFaultsAreNamedAtOnce)
 {
     RunConfig config = valid_config();
