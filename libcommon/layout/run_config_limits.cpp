@@ -65,6 +65,16 @@ bool covers(const std::string& pattern, const Option& option)
     return option.name() == pattern;
 }
 
+std::string hint_of(const NotYet& row, const Option& option)
+{
+    if (option.section().rfind("optimizer", 0) != 0) { return row.hint; }
+    for (const char* key : {"lr", "betas", "eps", "weight-decay"})
+    {
+        if (option.key() == key) { return fmt::format("{}: use --{}", row.hint, key); }
+    }
+    return row.hint;
+}
+
 }  // namespace
 
 void limit_run_config(OptionSet& options)
@@ -73,7 +83,7 @@ void limit_run_config(OptionSet& options)
     {
         for (const NotYet& row : not_yet())
         {
-            if (covers(row.key, *declared)) { options.at(declared->name()).built_only(row.built, row.hint); }
+            if (covers(row.key, *declared)) { options.at(declared->name()).built_only(row.built, hint_of(row, *declared)); }
         }
     }
 }
@@ -96,11 +106,11 @@ void check_num_sources(std::size_t num_sources)
 void add_run_config_hints(OptionSet& options)
 {
     const std::vector<std::pair<const char*, const char*>> hints = {
-        {"bf16", "--precision bf16"},
-        {"fp16", "--precision fp16"},
+        {"bf16", "--precision fp32 (bf16 is not available in this version)"},
+        {"fp16", "--precision fp32 (fp16 is not available in this version)"},
         {"fp32", "--precision fp32"},
-        {"fp8-format", "--precision fp8"},
-        {"fp8", "--precision fp8"},
+        {"fp8-format", "--precision fp32 (fp8 is not available in this version)"},
+        {"fp8", "--precision fp32 (fp8 is not available in this version)"},
         {"use-distributed-optimizer", "--zero 1"},
         {"use-torch-fsdp2", "--zero 3"},
         {"use-megatron-fsdp", "--zero 3"},
@@ -131,6 +141,8 @@ void add_run_config_hints(OptionSet& options)
         {"job.config-file", "--config"},
         {"config-file", "--config"},
         {"exit-interval", "--stop-at-step"},
+        {"exit-duration-in-mins", "--stop-at-step, or let the batch system send USR2 ahead of its limit (--signal=USR2@300)"},
+        {"num-workers", "nothing: a rank reads its own tokens, which takes no time beside a step"},
         {"local-rank", "nothing: mpiexec and srun tell each rank its place"},
         {"nproc-per-node", "mpiexec -n N"},
     };

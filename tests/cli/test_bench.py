@@ -46,6 +46,13 @@ def test_table(run):
     assert re.fullmatch(r"slowest rank: [01] on \S+ in \d+ % of iterations \((even|uneven: look at this rank)\)     verdict: ok", lines[-1])
 
 
+@pytest.mark.parametrize("arguments", [["-b", "8"], ["-e", "1G"], ["-f", "2"], ["--minbytes", "8"], ["--maxbytes", "1G"],
+                                       ["--stepfactor", "2"]])
+def test_names_of_nccl_tests_lead_to_sizes(run, arguments):
+    done = run("bench", "allreduce", "--ranks", 2, *arguments)
+    assert done.rc == 2 and done.message.endswith("(another toolkit's name). use --sizes FIRST:LAST:FACTOR")
+
+
 def test_p99_from_100_iterations_on(run):
     rows = rows_of(run("bench", "allreduce", "--ranks", 1, "--sizes", "64", "--min-time", "0s").stdout)
     assert len(rows) == 1 and rows[0][2] == "100"

@@ -367,6 +367,10 @@ def test_two_runs_never_write_one_directory(tools, run, make_run):
     (["--cp", "2"], "cp 2 is not available in this version"),
     (["--precision", "bf16"], "precision bf16 is not available in this version"),
     (["--train-iters", "5"], "--steps"),
+    (["--bf16"], "unknown option '--bf16' (another toolkit's name). use --precision fp32 (bf16 is not available in this version)"),
+    (["--optimizer.lr", "1e-3"], "settings for all tensors stand in [train]: use --lr"),
+    (["--exit-duration-in-mins", "30"], "use --stop-at-step, or let the batch system send USR2 ahead of its limit"),
+    (["--num-workers", "2"], "use nothing: a rank reads its own tokens"),
     (["--tensor-model-parallel-size", "2"], "--tp"),
 ])
 def test_refusals_before_anything_starts(run, make_run, arguments, message):

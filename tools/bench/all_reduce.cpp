@@ -194,6 +194,14 @@ Command all_reduce_command(AllReduceOptions& o)
                          "verify every element of every iteration (outside its time); one that is wrong: exit 1. "
                          "--no-check: do not");
         options.add_flag("", "json", o.json, "as JSON, when all is done");
+        for (const char* name : {"b", "e", "f", "minbytes", "maxbytes", "stepfactor"})
+        {
+            options.add_peer_hint(name, "--sizes FIRST:LAST:FACTOR");
+        }
+        options.add_peer_hint("n", "--iters");
+        options.add_peer_hint("w", "--warmup-iters");
+        options.add_peer_hint("d", "--dtype");
+        options.add_peer_hint("datatype", "--dtype");
     };
     command.validate = [&o] { validate(o); };
     command.run = [&o](const Invocation&) { return start(o); };

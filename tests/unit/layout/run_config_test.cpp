@@ -183,7 +183,7 @@ TEST(RunConfig, WhatIsNotBuiltIsRefusedByName)
         {{"--model.trainable", "*.norm"}, "trainable in [model] is not available in this version. all tensors learn"},
         {{"--lora.rank", "8"}, "rank in [lora] is not available in this version. all tensors learn"},
         {{"--optimizer.norms.lr", "1"},
-         "lr in [optimizer.norms] is not available in this version. settings for all tensors stand in [train]"},
+         "lr in [optimizer.norms] is not available in this version. settings for all tensors stand in [train]: use --lr"},
         {{"--eval.web.every", "5"},
          "every in [eval.web] is not available in this version. one validation set stands in [eval]"},
         {{"--data.a.shards", "a.h5", "--data.b.shards", "b.h5"},
