@@ -76,6 +76,9 @@ TrainSetup prepare_training(const RunConfig& config, const TrainOptions& options
     check_data(setup, *setup.data, "data");
     setup.order = std::make_unique<TokenOrder>(*setup.data, config.data.seq_len, config.run.seed);
     setup.plan = make_train_plan(config, setup.order->num_samples());
+    VALIDATE(options.stop_at_step <= setup.plan.total_steps, ConfigError,
+             "--stop-at-step {} is after the end of the run ({} steps). give a step before it, or leave it out",
+             options.stop_at_step, setup.plan.total_steps);
 
     if (!config.eval.shards.empty())
     {

@@ -31,6 +31,7 @@ namespace
 struct Options
 {
     RunConfig config;
+    const OptionSet* declared = nullptr;
     nn::TrainOptions train;
     bool dry_run = false;
     bool json = false;
@@ -38,6 +39,7 @@ struct Options
 
 void declare(OptionSet& set, Options& options)
 {
+    options.declared = &set;
     declare_run_config(set, options.config);
     set.add_flag("", "dry-run", options.dry_run, "check everything that can be checked, start nothing");
     set.add_flag("", "json", options.json, "print the result as JSON on stdout");
@@ -47,8 +49,35 @@ void declare(OptionSet& set, Options& options)
         .shown_default("off");
     set.add_texts("", "allow-change", options.train.allow_change,
                   "guarded keys that may differ from the checkpoint's: model, data, data.seq-len, run.seed, "
-                  "layout.global-batch")
+                  "layout.global-batch, train.optimizer, train.precision")
         .value_name("KEY");
+}
+
+/// A key, or the section of keys, that a resume guards.
+bool is_guarded(const OptionSet& set, const std::string& name)
+{
+    for (const Option* option : set.all())
+    {
+        const std::string key = option->name();
+        if ((key == name || key.rfind(name + ".", 0) == 0) && !option->section().empty() &&
+            resume_rule(key) == ResumeRule::guarded)
+        {
+            return true;
+        }
+    }
+    return false;
+}
+
+void validate(const Options& options)
+{
+    validate_run_config(options.config);
+    for (const std::string& name : options.train.allow_change)
+    {
+        VALIDATE(is_guarded(*options.declared, name), UsageError,
+                 "--allow-change {}: not a key that a resume guards (others may change without it). guarded: model, data, "
+                 "data.seq-len, run.seed, layout.global-batch, train.optimizer, train.precision",
+                 name);
+    }
 }
 
 void describe_run(Log& log, const nn::TrainSetup& setup)
@@ -377,7 +406,7 @@ int main(int argc, char** argv)
         "plimsoll-train --config jobs/demo.ini --stop-at-step 40        # exit 75; the same command goes on",
     };
     command.declare = [&](OptionSet& set) { declare(set, options); };
-    command.validate = [&] { validate_run_config(options.config); };
+    command.validate = [&] { validate(options); };
     command.run = [&](const Invocation& invocation) { return run(options, invocation); };
     tool.commands = {command};
     return run_tool(argc, argv, tool);

@@ -257,7 +257,7 @@ TEST(RunConfig, OtherToolkitsWordsAreAnsweredWithOurs)
         {"log-interval", "--log-every"},
         {"use-distributed-optimizer", "--zero 1"},
         {"zero-stage", "--zero"},
-        {"bf16", "--precision bf16"},
+        {"bf16", "--precision fp32 (bf16 is not available in this version)"},
         {"recompute-granularity", "--recompute"},
         {"gradient_accumulation_steps", "--global-batch: accumulation is global-batch / (dp x micro-batch)"},
         {"data-path", "--data.shards"},
