@@ -103,7 +103,7 @@ class CheckedRange
             VALIDATE(
                 crc == crcs_[block], FormatError,
                 "{}: block {} of {} is damaged (crc32c {:08x}, stored {:08x}). make the shard again or restore a copy",
-                file.path(), block, name_, crc, crcs_[block]);
+                file.path(), block + 1, name_, crc, crcs_[block]);
             checked_[block].store(true, std::memory_order_relaxed);
         }
     }

@@ -36,6 +36,18 @@ const Json& list(const Json& object, const char* key, const std::string& where)
     return value;
 }
 
+std::string layout_text(const Json& layout, const std::string& path)
+{
+    static constexpr std::pair<const char*, const char*> degrees[] = {
+        {"dp", "dp"}, {"tp", "tp"}, {"pp", "pp"}, {"zero", "zero"}, {"micro_batch", "micro-batch"}, {"global_batch", "global-batch"}};
+    std::string text;
+    for (const auto& degree : degrees)
+    {
+        text += fmt::format("{}{} {}", text.empty() ? "" : " ", degree.second, whole(layout, degree.first, path + ": layout"));
+    }
+    return text;
+}
+
 }  // namespace
 
 PlanFile read_plan_file(const std::string& path)
@@ -47,6 +59,7 @@ PlanFile read_plan_file(const std::string& path)
              schema);
     PlanFile plan;
     if (json.contains("attempt")) { plan.attempt = static_cast<int>(whole(json, "attempt", path)); }
+    if (json.contains("layout")) { plan.layout = layout_text(json["layout"], path); }
     std::vector<PlanRank>& ranks = plan.ranks;
     for (const Json& item : list(json, "ranks", path))
     {

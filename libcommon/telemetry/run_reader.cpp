@@ -157,6 +157,7 @@ RunSummary read_run(const std::string& path, const RunReadOptions& options)
         PlanFile plan = read_plan_file(path + "/plan.json");
         run.plan = std::move(plan.ranks);
         run.plan_attempt = plan.attempt;
+        if (!plan.layout.empty()) { run.layout = plan.layout; }
     }
     read_rows(run, options);
     for (RunCheckpoint& checkpoint : run.checkpoints)

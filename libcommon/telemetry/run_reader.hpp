@@ -75,7 +75,7 @@ struct RunSummary
     std::string path;  ///< as given
     std::string name;  ///< [run] name, else that of the directory
     std::string model;
-    std::string layout;  ///< "dp auto tp 2 pp 1 zero 1 micro-batch 4 global-batch 32"
+    std::string layout;  ///< "dp 2 tp 2 pp 1 zero 1 micro-batch 4 global-batch 32": resolved where there is a plan
     std::string precision;
 
     std::optional<RunStatus> status;  ///< none: no status.json
@@ -132,10 +132,11 @@ RunSummary read_run(const std::string& path, const RunReadOptions& options = Run
 struct PlanFile
 {
     std::vector<PlanRank> ranks;
-    int attempt = 0;  ///< the start that it was made for; 0: the file does not say
+    int attempt = 0;     ///< the start that it was made for; 0: the file does not say
+    std::string layout;  ///< "dp 2 tp 2 pp 1 zero 1 micro-batch 4 global-batch 32"; empty: the file does not say
 };
 
-/// {"schema": 1, "attempt": 2, "ranks": [{"rank": 0, "categories": [{"name": "parameters", "bytes": 1}, ...], "peak_bytes": 1},
+/// {"schema": 1, "attempt": 2, "layout": {"dp": 2, ...}, "ranks": [{"rank": 0, "categories": [{"name": "parameters", "bytes": 1}, ...], "peak_bytes": 1},
 /// ...]}; other fields are ignored. @throws FormatError naming file and field
 PlanFile read_plan_file(const std::string& path);
 

@@ -100,13 +100,17 @@ def test_too_many_ranks_for_the_cores_is_a_warning(run):
     ranks = len(os.sched_getaffinity(0)) + 1
     done = run("bench", "allreduce", "--ranks", ranks, "--sizes", "64", *QUICK)
     assert done.rc == 0
-    assert re.fullmatch(rf"warning    {ranks} ranks share \d+ cores? on \S+: times say more about the scheduler than about the links", done.message)
+    text = rf"{ranks} ranks share \d+ cores? on \S+: times say more about the scheduler than about the links"
+    assert done.stderr == "" and re.fullmatch("# warning: " + text, done.stdout.splitlines()[3]), "among the table's own remarks"
+    done = run("bench", "allreduce", "--ranks", ranks, "--sizes", "64", "--json", *QUICK)
+    assert re.fullmatch("warning    " + text, done.message) and json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("args, message", [
     (["--sizes", "1M:1K"], "--sizes: '1M:1K' ends below its begin (1024 < 1048576 bytes)"),
     (["--sizes", "1K:1M:0.5"], "--sizes: '1K:1M:0.5' has the factor 0.5 (at least 1.01)"),
     (["--sizes", "big"], "--sizes: 'big' is not a size (such as 8, 64K, 1M or 2G; these are powers of two)"),
+    (["--sizes", "7"], "size 7 is no whole number of elements (4 bytes of fp32). nearest: 4 or 8"),
     (["--sizes", "2:1K"], "--sizes begins below one element (2 < 4 bytes of fp32)"),
     (["--sizes", "4:1K", "--dtype", "fp64"], "--sizes begins below one element (4 < 8 bytes of fp64)"),
     (["--iters", "0"], "--iters: 0 is too small (at least 1)"),

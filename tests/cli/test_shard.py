@@ -272,11 +272,11 @@ def test_verify_says_ok_or_names_file_and_fault(run, tmp_path, shards):
         path.write_bytes(data)
 
     message = broken(flip)
-    assert message.startswith("copy/shard_00001.h5: block 0 of /tokens is damaged (crc32c ")
+    assert message.startswith("copy/shard_00001.h5: block 1 of /tokens is damaged (crc32c ")
     assert message.endswith("). make the shard again or restore a copy")
     assert broken(flip, "copy/shard_00001.h5") == message
     assert run("shard", "inspect", "copy", "--document", "50").message.startswith(
-        "plimsoll-shard: copy/shard_00001.h5: block 0 of /tokens is damaged")
+        "plimsoll-shard: copy/shard_00001.h5: block 1 of /tokens is damaged")
 
     # One bit at many places of a shard, in data, tables, HDF5's structures and padding: none passes.
     clean = (shards / "shard_00001.h5").read_bytes()

@@ -89,6 +89,10 @@ void validate(const AllReduceOptions& options)
     const std::int64_t element = options.dtype == "fp64" ? 8 : 4;
     VALIDATE(options.sizes.first >= element, UsageError, "--sizes begins below one element ({} < {} bytes of {})",
              options.sizes.first, element, options.dtype);
+    const std::int64_t first = options.sizes.first;
+    // A range is cut to whole elements, and its rows say so; one size is meant as it stands.
+    VALIDATE(first % element == 0 || first < options.sizes.last, UsageError, "size {} is no whole number of elements ({} bytes of {}). nearest: {} or {}", first,
+             element, options.dtype, first / element * element, (first / element + 1) * element);
     const Launch launch = read_launch();
     VALIDATE(options.ranks == 0 || launch.world == 1, UsageError,
              "--ranks {} asks for threads, but {} started {} processes. leave out one of them", options.ranks,
@@ -138,10 +142,11 @@ ExitCode run_all_reduce(const AllReduceOptions& options, Communicator& world, co
     setting.check = options.check;
     setting.peer = options.peer == "mpi" ? mpi_library() : "";
     const bool talks = world.rank() == 0;
-    Log log(stderr);
-    const std::string shared = oversubscription(setting);
-    if (talks && !shared.empty()) { log.warning(shared); }
     if (talks && !options.json) { print(table_head(setting)); }
+    if (const std::string shared = oversubscription(setting); talks && options.json && !shared.empty())
+    {
+        Log(stderr).warning(shared);
+    }
     std::vector<AllReduceResult> results;
     for (const std::int64_t bytes : options.sizes.sizes())
     {

@@ -151,6 +151,9 @@ std::string table_head(const BenchSetting& setting)
     text += fmt::format("# time of an iteration: its slowest rank's; {} warm-up, at least {} and {} s   {}\n",
                         setting.warmup, plural(setting.iterations, "iteration"), number_text(setting.min_seconds),
                         setting.check ? "every element of every iteration verified" : "not verified");
+    // In the stream of the table: a launcher passes on the two streams in any order.
+    const std::string shared = oversubscription(setting);
+    if (!shared.empty()) { text += fmt::format("# warning: {}\n", shared); }
     if (!setting.peer.empty())
     {
         text += fmt::format("# mpi: MPI_Allreduce of {} on the same buffers, in turns; x: how many times as long it takes\n",

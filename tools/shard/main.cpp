@@ -74,7 +74,7 @@ void declare(OptionSet& options, Options& o)
         .add_custom(
             "", "validation", OptionSet::Arity::one, "0",
             [&o](const OptionValue& value) { return set_validation(value, o.corpus.validation); },
-            "share of documents for OUT/validation, chosen by a hash of their text keyed by --seed: 0.5%")
+            "share of documents for OUT/validation, chosen by a hash of their text keyed by --seed N ([run] seed, the run's): 0.5%")
         .value_name("SHARE")
         .peers({"split"});
     options.add_choice("", "on-bad-record", o.on_bad_record, {"error", "skip"},

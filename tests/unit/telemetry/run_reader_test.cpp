@@ -346,6 +346,15 @@ TEST_F(RunReader, ThePlanOfAnAttemptIsComparedWithItsOwnRows)
     EXPECT_EQ(run.peak_bytes, 0) << "attempt 3 has no row yet";
 }
 
+TEST_F(RunReader, TheLayoutIsThatOfThePlan)
+{
+    write("metrics.jsonl", "{\"step\":1,\"loss\":1}\n");
+    write("run.ini", "[run]\nname = a\n[layout]\ndp = auto\ntp = 1\n");
+    EXPECT_EQ(read_run(path()).layout, "dp auto tp 1");
+    write("plan.json", R"({"schema":1,"layout":{"dp":2,"tp":1,"pp":1,"zero":0,"micro_batch":4,"global_batch":8},"ranks":[]})");
+    EXPECT_EQ(read_run(path()).layout, "dp 2 tp 1 pp 1 zero 0 micro-batch 4 global-batch 8");
+}
+
 TEST_F(RunReader, BrokenPlansNameTheField)
 {
     const auto refused = [&](const std::string& text, const std::string& message)
@@ -358,6 +367,7 @@ TEST_F(RunReader, BrokenPlansNameTheField)
     refused("{}", ": 'schema' is missing");
     refused(R"({"schema":2})", ": schema 2 is not known (only 1). use a newer plimsoll-report");
     refused(R"({"schema":1,"ranks":3})", ": 'ranks' is not a list");
+    refused(R"({"schema":1,"layout":{"dp":"x"},"ranks":[]})", ": layout: 'dp' is not a whole number");
     refused(R"({"schema":1,"ranks":[3]})", ": ranks[0] is not an object");
     refused(R"({"schema":1,"ranks":[{"rank":0,"peak_bytes":1.5}]})", ": ranks[0]: 'peak_bytes' is not a whole number");
     refused(
