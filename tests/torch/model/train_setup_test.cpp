@@ -104,6 +104,8 @@ TEST_F(TrainSetupTest, ADeterministicRunIsNotResumedWithAnotherOrderOfSums)
         EXPECT_STREQ(error.what(), "run.threads changed from '2' to '1' (run.deterministic: sums would be taken in another order from "
                                    "step_2 on). go back to it, or --allow-change run.threads");
     }
+    EXPECT_THROW(check_resumable(setup, meta_of(setup), {{"layout.axis-order", "tp,cp,ep,dp,pp", "pp,tp,cp,ep,dp"}}, "step_2"),
+                 ConfigError);
     setup.options.allow_change = {"run.threads"};
     EXPECT_NO_THROW(check_resumable(setup, meta_of(setup), {change}, "step_2"));
     setup.options.allow_change = {};
