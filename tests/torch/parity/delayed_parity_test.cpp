@@ -21,5 +21,5 @@ TEST(DelayedParity, Gpt2OnEightRanks) { check_all(every_layout("gpt2", 8)); }
 
 TEST(DelayedParity, OtherModelsSampled)
 {
-    check_all({{"llama-gqa", 2, 2, 2, 3, 1}, {"llama-tied", 1, 1, 3, 3, 0}, {"qwen3", 2, 4, 1, 1, 1}});
+    check_all({{"gpt2", 1, 1, 4, 4, 0, 0, "zb-h1"}, {"gpt2", 1, 1, 2, 3, 0, 0, "gpipe"}, {"llama-gqa", 2, 2, 2, 3, 1}, {"llama-tied", 1, 1, 3, 3, 0}, {"qwen3", 2, 4, 1, 1, 1}});
 }

@@ -62,7 +62,8 @@ TEST(LayoutParity, Gpt2InEveryScheduleAndSplit)
 TEST(LayoutParity, WeightsAfterInputsInZbH1)
 {
     for (const Case& c : {Case{"gpt2", 1, 1, 2, 4, 0, 0, "zb-h1"}, Case{"gpt2", 1, 2, 4, 6, 0, 0, "zb-h1", "1,4,2,1"},
-                          Case{"qwen3", 2, 1, 4, 3, 1, 0, "zb-h1"}, Case{"gpt2", 2, 1, 2, 3, 3, 0, "zb-h1"}, Case{"llama-tied", 2, 1, 3, 3, 2, 0, "gpipe"}})
+                          Case{"qwen3", 2, 1, 4, 3, 1, 0, "zb-h1"}, Case{"gpt2", 2, 1, 2, 4, 2, 0, "zb-h1"},
+                          Case{"gpt2", 2, 1, 2, 3, 3, 0, "zb-h1"}, Case{"llama-tied", 2, 1, 3, 3, 2, 0, "gpipe"}})
     {
         check(c, at::kDouble);
     }

@@ -365,12 +365,15 @@ TEST(RecordedStep, SchedulesAndSplitsAreAsPlanned)
         const char* split;
         std::int64_t dp, tp, pp, accumulation;
         ModelSpec model = gpt2();
+        int zero = 0;
     };
     for (const Row& row : {Row{"gpipe", "even", 1, 1, 2, 3}, Row{"gpipe", "1,4,2,1", 1, 2, 4, 5}, Row{"gpipe", "even", 2, 1, 1, 3},
                            Row{"1f1b", "3,3,2", 1, 1, 3, 4}, Row{"1f1b", "auto", 2, 1, 4, 3},
                            Row{"zb-h1", "even", 1, 1, 2, 1}, Row{"zb-h1", "even", 1, 1, 4, 6}, Row{"zb-h1", "1,4,2,1", 1, 2, 4, 5},
                            Row{"zb-h1", "3,3,2", 1, 1, 3, 4, llama(4)}, Row{"zb-h1", "even", 2, 2, 2, 3, qwen3()},
-                           Row{"zb-h1", "even", 2, 1, 1, 3}})
+                           Row{"zb-h1", "even", 2, 1, 1, 3}, Row{"gpipe", "3,3,2", 2, 1, 3, 3, gpt2(), 3},
+                           Row{"zb-h1", "even", 2, 1, 2, 4, gpt2(), 1}, Row{"zb-h1", "even", 2, 1, 4, 5, gpt2(), 2},
+                           Row{"zb-h1", "1,4,3", 2, 1, 3, 4, qwen3(), 3}})
     {
         StepInputs inputs;
         inputs.model = row.model;
@@ -380,6 +383,7 @@ TEST(RecordedStep, SchedulesAndSplitsAreAsPlanned)
         inputs.layout.global_batch = row.dp * row.accumulation;
         inputs.layout.schedule = parse_pipeline_kind(row.schedule);
         inputs.layout.split = parse_stage_split(row.split);
+        inputs.layout.zero_stage = row.zero;
         inputs.policies.seq_len = seq_len;
         inputs.policies.loss_chunks = 2;
         inputs.policies.eval_micro_batch = 3;

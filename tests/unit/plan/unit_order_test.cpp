@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "layout/schedule_generators.hpp"
 
 using namespace plimsoll;
 
@@ -139,6 +140,18 @@ TEST(UnitOrder, ATiedEmbeddingIsCompleteAfterItsSecondUse)
     EXPECT_EQ(lines[3], "make0 make3 | reduce3");
     EXPECT_EQ(lines[6], " | reduced1 reduce0");
     EXPECT_EQ(play(flat, sharded(3, 0), 1)[3], "gathered0 gathered3 gather2 make0 make3 | drop0 drop3 reduce3");
+}
+
+TEST(UnitOrder, OfABackwardInHalvesOneReadsAndTheOtherAdds)
+{
+    Lines lines;
+    for (const UnitUse& use : uses_of_step(four_units(), make_zb_h1_schedule(2, 1), 0))
+    {
+        EXPECT_EQ(use.gradients, use.completes);
+        for (const std::int64_t unit : use.parameters) { lines.push_back(fmt::format("reads {}", unit)); }
+        for (const std::int64_t unit : use.gradients) { lines.push_back(fmt::format("adds {}", unit)); }
+    }
+    EXPECT_EQ(lines, (Lines{"reads 0", "reads 1", "reads 2", "reads 2", "reads 1", "adds 2", "adds 1", "adds 0"}));
 }
 
 TEST(UnitOrder, ValidationReadsEachUnitOnce)
