@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -72,7 +73,7 @@ void put(int fd, const char* text)
             }
         }
     }
-    ::_exit(1);
+    std::_Exit(1);
 }
 
 std::int64_t now_ns()

@@ -118,7 +118,7 @@ def test_an_internal_error_names_the_place(echo):
     (["show", "--tensor-model-parallel-size", "2"],
      "unknown option '--tensor-model-parallel-size' (another toolkit's name). use --tp"),
     (["show", "--train-iters", "2"], "unknown option '--train-iters' (another toolkit's name). use --steps"),
-    (["show", "--cp", "2"], "cp 2 is not available in this version (only cp 1)"),
+    (["show", "--cp", "2"], "cp 2 is not available in this version (only cp 1). use a shorter seq-len"),
     (["show", "--budget", "80"],
      "--budget: '80' has no unit (bytes need one). write 80GiB, 80MiB or 80GB"),
     (["show", "--tp"], "--tp needs a value. see --help"),
