@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 namespace
 {
 
-/// "runs/a/" as "/work/runs/a".
+/// "runs/a/" as "/home/me/runs/a".
 fs::path whole(const std::string& path)
 {
     const fs::path normal = fs::absolute(path).lexically_normal();
