@@ -282,7 +282,7 @@ def test_answers_at_once(run, args):
         start = time.monotonic()
         assert run("estimate", *args, "--memory-limit", "400GiB").rc == 0
         times.append(time.monotonic() - start)
-    assert min(times) < 0.2, f"best of {len(times)}: {min(times):.3f} s"
+    assert min(times) < 0.5, f"best of {len(times)}: {min(times):.3f} s"
 
 
 def test_help_has_examples_that_work(run, source_dir):

@@ -62,8 +62,8 @@ std::string message_of(Body&& body)
 
 std::vector<ParallelLayout> small_layouts()
 {
-    return {degrees(1, 1, 1, 0), degrees(2, 1, 1, 0), degrees(4, 1, 1, 0), degrees(1, 1, 3, 1), degrees(1, 2, 1, 0),
-            degrees(2, 3, 2, 1), degrees(1, 2, 2, 0), degrees(4, 2, 3, 2), degrees(1, 2, 3, 3), with_shards(2, degrees(2, 1, 4, 3))};
+    return {degrees(1, 1, 1, 0), degrees(2, 1, 1, 0), degrees(4, 1, 1, 0), degrees(1, 1, 3, 1),
+            degrees(2, 3, 2, 1), degrees(1, 2, 3, 3), with_shards(2, degrees(2, 1, 4, 3)), degrees(4, 2, 3, 2)};
 }
 
 std::map<std::string, std::uint64_t> digests_of(const std::string& path)
