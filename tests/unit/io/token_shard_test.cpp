@@ -218,7 +218,7 @@ TEST_F(TokenShardTest, BitFlipIsNamedWithFileAndBlockWhenTouched)
     const TokenShardReader reader(dir_ / "a.h5");
     std::vector<std::int64_t> tokens(100000);
     reader.read(0, 65536, tokens.data());
-    const std::string expected = (dir_ / "a.h5") + ": block 2 of /tokens is damaged (crc32c ";
+    const std::string expected = (dir_ / "a.h5") + ": block 3 of /tokens is damaged (crc32c ";
     for (int attempt = 0; attempt < 2; ++attempt)
     {
         const std::string text = error_of([&] { reader.read(70000, 1, tokens.data()); });
