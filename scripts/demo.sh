@@ -28,12 +28,9 @@ train()
     shift
     mpiexec -n 2 "$bin/plimsoll-train" --config "$config" --run.dir "$run/$name" "$@"
 }
-# field RUN NAME: reads its JSON lines, prints "step value attempt" of the rows that have the field.
-field()
-{
-    [ ! -f "$run/$1/metrics.jsonl" ] ||
-        sed -n -E "s/^.*\"step\":([0-9]+),.*\"$2\":([-0-9.e+]+),.*\"attempt\":([0-9]+).*$/\1 \2 \3/p" "$run/$1/metrics.jsonl"
-}
+. "$source_dir/scripts/metrics_field.sh"
+# field RUN NAME: "step value attempt" of the rows that have the field.
+field() { [ ! -f "$run/$1/metrics.jsonl" ] || metrics_field "$2" "$run/$1/metrics.jsonl"; }
 last_step()
 {
     local step
@@ -132,6 +129,8 @@ echo "largest relative difference of pp 2 and dp 2: $difference"
 
 first_loss=$(field demo loss | sed -n '1s/^[0-9]* \([^ ]*\).*/\1/p')
 last_loss=$(field demo-pp loss | tail -n 1 | cut -d ' ' -f 2)
+awk -v first="$first_loss" -v last="$last_loss" 'BEGIN { exit !(last > 0 && last < first && first < 10) }' ||
+    die "the model did not learn (loss $first_loss at the start, $last_loss at the end)"
 last_val=$(field demo-pp val_loss | tail -n 1 | cut -d ' ' -f 2)
 bits=$(field demo-pp bits_per_byte | tail -n 1 | cut -d ' ' -f 2)
 repeated=$(field demo loss | awk '{ ++n[$1] } END { for (s in n) if (n[s] > 1) ++r; print r + 0 }')

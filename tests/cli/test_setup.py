@@ -172,3 +172,13 @@ def test_the_summary_fails_when_a_stage_failed_or_no_test_ran(tmp_path):
     assert summarize(tmp_path, "build-tsan 5 FAILED\ntest-ci 5 ok\n", good).returncode == 1
     (tmp_path / "test-ci.xml").unlink()
     assert summarize(tmp_path, "deps 5 ok\n", {}).returncode == 1
+
+
+def test_the_demo_reads_fields_of_the_row_and_not_of_objects_inside_it(tmp_path):
+    rows = tmp_path / "metrics.jsonl"
+    rows.write_text('{"step":1,"loss":5.5,"peak_by_category":{"loss":4194304},"attempt":1}\n'
+                    '{"step":1,"val_loss":2.1,"attempt":1}\n'
+                    '{"step":2,"loss":4.5e+00,"communication":{"dp":{"calls":1,"loss":7}},"seconds":1,"attempt":2}\n'
+                    '{"step":3,"peak_by_category":{"loss":1},"attempt":2}\n')
+    done = call(["bash", "-c", f". {SCRIPTS}/metrics_field.sh; metrics_field loss {rows}"], tmp_path)
+    assert (done.returncode, done.stdout) == (0, "1 5.5 1\n2 4.5e+00 2\n"), done.stderr
