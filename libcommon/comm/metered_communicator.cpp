@@ -3,7 +3,7 @@
 #include <chrono>
 #include <utility>
 
-#include "layout/collective_cost.hpp"
+#include "comm/observing_communicator.hpp"
 
 namespace plimsoll
 {
@@ -34,57 +34,22 @@ class MeteredOperation final : public Work::Operation
     CommunicationMeter& meter_;
 };
 
-class MeteredCommunicator final : public Communicator
+class MeteredCommunicator final : public ObservingCommunicator
 {
   public:
     MeteredCommunicator(std::unique_ptr<Communicator> inner, CommunicationMeter& meter)
-        : inner_(std::move(inner)), meter_(meter)
+        : ObservingCommunicator(std::move(inner)), meter_(meter)
     {
     }
-
-    std::string name() const override { return inner_->name(); }
-    std::int64_t rank() const override { return inner_->rank(); }
-    std::int64_t size() const override { return inner_->size(); }
-
-    Work all_reduce(BufferView data, ReduceOp op, Stream& stream) override
-    {
-        return count(SentBy::all_reduce, data, inner_->all_reduce(data, op, stream));
-    }
-    Work reduce_scatter(BufferView input, BufferView output, Stream& stream) override
-    {
-        return count(SentBy::reduce_scatter, input, inner_->reduce_scatter(input, output, stream));
-    }
-    Work all_gather(BufferView input, BufferView output, Stream& stream) override
-    {
-        return count(SentBy::all_gather, output, inner_->all_gather(input, output, stream));
-    }
-    Work send(BufferView data, std::int64_t peer, Stream& stream) override
-    {
-        return count(SentBy::send, data, inner_->send(data, peer, stream));
-    }
-    Work recv(BufferView data, std::int64_t peer, Stream& stream) override
-    {
-        return count(SentBy::recv, data, inner_->recv(data, peer, stream));
-    }
-    Work broadcast(BufferView data, std::int64_t root, Stream& stream) override { return inner_->broadcast(data, root, stream); }
-    void barrier() override { inner_->barrier(); }
-    std::unique_ptr<Communicator> subgroup(std::string name, const std::vector<std::int64_t>& ranks) override
-    {
-        return inner_->subgroup(std::move(name), ranks);
-    }
-    void progress() override { inner_->progress(); }
-    RankActivity& activity() override { return inner_->activity(); }
-    std::int64_t scratch_bytes() const override { return inner_->scratch_bytes(); }
 
   private:
-    Work count(SentBy kind, const BufferView& view, Work work)
+    Work observe(CollectiveKind kind, std::int64_t bytes, const std::function<Work()>& start) override
     {
         ++meter_.calls;
-        meter_.bytes += sent_bytes(kind, view.bytes(), size());
-        return Work(std::make_shared<MeteredOperation>(std::move(work), meter_));
+        meter_.bytes += sent_bytes(kind, bytes, size());
+        return Work(std::make_shared<MeteredOperation>(start(), meter_));
     }
 
-    std::unique_ptr<Communicator> inner_;
     CommunicationMeter& meter_;
 };
 

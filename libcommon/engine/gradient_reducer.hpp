@@ -61,7 +61,7 @@ class GradientReducer
         Communicator* group = nullptr;
     };
 
-    bool sharded() const { return layout_.zero_stage >= 1; }
+    bool sharded() const { return is_sharded(layout_, StateKind::optimizer); }
     const FlatUnit& unit_at(std::int64_t unit) const { return flat_.units[static_cast<std::size_t>(unit)]; }
     void find_partials(const FlatUnit& unit);
     void find_norm_ranges(const FlatUnit& unit);

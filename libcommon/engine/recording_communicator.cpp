@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "comm/observing_communicator.hpp"
 #include "engine/recorder.hpp"
 
 namespace plimsoll
@@ -31,57 +32,23 @@ class RecordedOperation final : public Work::Operation
     std::int64_t id_;
 };
 
-class RecordingCommunicator final : public Communicator
+class RecordingCommunicator final : public ObservingCommunicator
 {
   public:
-    RecordingCommunicator(std::unique_ptr<Communicator> inner, GroupKind group) : inner_(std::move(inner)), group_(group) {}
-
-    std::string name() const override { return inner_->name(); }
-    std::int64_t rank() const override { return inner_->rank(); }
-    std::int64_t size() const override { return inner_->size(); }
-
-    Work all_reduce(BufferView data, ReduceOp op, Stream& stream) override
+    RecordingCommunicator(std::unique_ptr<Communicator> inner, GroupKind group)
+        : ObservingCommunicator(std::move(inner)), group_(group)
     {
-        return note(CollectiveKind::all_reduce, data, [&] { return inner_->all_reduce(data, op, stream); });
     }
-    Work reduce_scatter(BufferView input, BufferView output, Stream& stream) override
-    {
-        return note(CollectiveKind::reduce_scatter, input, [&] { return inner_->reduce_scatter(input, output, stream); });
-    }
-    Work all_gather(BufferView input, BufferView output, Stream& stream) override
-    {
-        return note(CollectiveKind::all_gather, output, [&] { return inner_->all_gather(input, output, stream); });
-    }
-    Work send(BufferView data, std::int64_t peer, Stream& stream) override
-    {
-        return note(CollectiveKind::send, data, [&] { return inner_->send(data, peer, stream); });
-    }
-    Work recv(BufferView data, std::int64_t peer, Stream& stream) override
-    {
-        return note(CollectiveKind::recv, data, [&] { return inner_->recv(data, peer, stream); });
-    }
-    // No part of a step.
-    Work broadcast(BufferView data, std::int64_t root, Stream& stream) override { return inner_->broadcast(data, root, stream); }
-    void barrier() override { inner_->barrier(); }
-    std::unique_ptr<Communicator> subgroup(std::string name, const std::vector<std::int64_t>& ranks) override
-    {
-        return inner_->subgroup(std::move(name), ranks);
-    }
-    void progress() override { inner_->progress(); }
-    RankActivity& activity() override { return inner_->activity(); }
-    std::int64_t scratch_bytes() const override { return inner_->scratch_bytes(); }
 
   private:
-    template<class Start>
-    Work note(CollectiveKind kind, const BufferView& view, const Start& start)
+    Work observe(CollectiveKind kind, std::int64_t bytes, const std::function<Work()>& start) override
     {
         StepRecorder* recorder = thread_recorder();
         if (recorder == nullptr) { return start(); }
-        const std::int64_t id = recorder->started(kind, group_, view.bytes());
+        const std::int64_t id = recorder->started(kind, group_, bytes);
         return Work(std::make_shared<RecordedOperation>(start(), *recorder, id));
     }
 
-    std::unique_ptr<Communicator> inner_;
     GroupKind group_;
 };
 

@@ -6,7 +6,7 @@
 namespace plimsoll
 {
 
-enum class SentBy : std::uint8_t { all_reduce, reduce_scatter, all_gather, send, recv };
+enum class CollectiveKind : std::uint8_t { none, all_reduce, reduce_scatter, all_gather, send, recv };
 
 /// Bytes that a rank sends, as every bandwidth-optimal algorithm does. `bytes` is the larger buffer of the call: all that is reduced
 /// (all_reduce, reduce_scatter), all that is received (all_gather), the message.
@@ -14,15 +14,16 @@ enum class SentBy : std::uint8_t { all_reduce, reduce_scatter, all_gather, send,
 ///     all_reduce            2 n (g - 1) / g       its part of the input to each other, then its part of the result
 ///     reduce_scatter          n (g - 1) / g
 ///     all_gather              n (g - 1) / g
-constexpr std::int64_t sent_bytes(SentBy kind, std::int64_t bytes, std::int64_t group_size)
+constexpr std::int64_t sent_bytes(CollectiveKind kind, std::int64_t bytes, std::int64_t group_size)
 {
     switch (kind)
     {
-        case SentBy::all_reduce: return 2 * bytes * (group_size - 1) / group_size;
-        case SentBy::reduce_scatter:
-        case SentBy::all_gather: return bytes * (group_size - 1) / group_size;
-        case SentBy::send: return bytes;
-        case SentBy::recv: break;
+        case CollectiveKind::all_reduce: return 2 * bytes * (group_size - 1) / group_size;
+        case CollectiveKind::reduce_scatter:
+        case CollectiveKind::all_gather: return bytes * (group_size - 1) / group_size;
+        case CollectiveKind::send: return bytes;
+        case CollectiveKind::none:
+        case CollectiveKind::recv: break;
     }
     return 0;
 }

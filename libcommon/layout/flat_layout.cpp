@@ -244,15 +244,10 @@ FlatLayout make_flat_layout(const ModelSpec& model, const ParallelLayout& layout
     return flat;
 }
 
-namespace
-{
-
 bool is_sharded(const ParallelLayout& layout, StateKind state)
 {
     return layout.zero_stage >= (state == StateKind::optimizer ? 1 : 3);
 }
-
-}  // namespace
 
 bool is_gathered(const FlatUnit& unit, const ParallelLayout& layout, std::int64_t element_bytes)
 {

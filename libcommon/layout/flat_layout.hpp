@@ -102,6 +102,9 @@ enum class StateKind
     optimizer,   ///< master, moments: the dp shard when zero_stage >= 1
 };
 
+/// Whether dp ranks hold shards of this state instead of copies.
+bool is_sharded(const ParallelLayout& layout, StateKind state);
+
 /// Whether a rank keeps only its shard of a unit's parameters and gathers the rest when it needs them: under ZeRO 3, unless the
 /// unit is small.
 bool is_gathered(const FlatUnit& unit, const ParallelLayout& layout, std::int64_t element_bytes);

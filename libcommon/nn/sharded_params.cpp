@@ -128,7 +128,7 @@ bool ShardedParams::keeps_shard(FlatState state, const FlatUnit& unit) const
     {
         case FlatState::params: return is_gathered(unit, layout_, flat_.element_bytes);
         case FlatState::grads: return layout_.shards_gradients();
-        default: return layout_.zero_stage >= 1;
+        default: return is_sharded(layout_, StateKind::optimizer);
     }
 }
 
@@ -143,7 +143,7 @@ at::Tensor ShardedParams::owned(FlatState state, std::int64_t unit) const
 {
     const FlatUnit& of = flat_.units[static_cast<std::size_t>(unit)];
     const at::Tensor& kept = kept_[static_cast<std::size_t>(state)][static_cast<std::size_t>(unit)];
-    if (layout_.zero_stage == 0 || keeps_shard(state, of)) { return kept; }
+    if (!is_sharded(layout_, StateKind::optimizer) || keeps_shard(state, of)) { return kept; }
     return kept.narrow(0, shard_index(layout_, coordinate_) * of.shard_elements, of.shard_elements);
 }
 

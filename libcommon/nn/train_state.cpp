@@ -37,8 +37,7 @@ void for_each_box(const ShardedParams& params, Visit&& visit)
     {
         for (std::int64_t u = 0; u < params.num_units(); ++u)
         {
-            const bool sharded = params.layout().zero_stage >= (state.kind == StateKind::optimizer ? 1 : 3);
-            const at::Tensor kept = sharded ? params.owned(state.memory, u) : params.buffer(state.memory, u);
+            const at::Tensor kept = is_sharded(params.layout(), state.kind) ? params.owned(state.memory, u) : params.buffer(state.memory, u);
             char* base = static_cast<char*>(kept.data_ptr());
             for (const FlatTensor& tensor : params.flat().units[static_cast<std::size_t>(u)].tensors)
             {

@@ -294,7 +294,7 @@ void TrainStep::update(double grad_scale, double lr, std::int64_t adam_step)
     adam.grad_scale = grad_scale;
     adam.after = AfterUpdate::zero_gradient;
     const auto is_shared_out = [&](std::int64_t u)
-    { return params_.layout().zero_stage >= 1 && !params_.comes_and_goes(FlatState::params, u); };
+    { return is_sharded(params_.layout(), StateKind::optimizer) && !params_.comes_and_goes(FlatState::params, u); };
     for (std::int64_t u = 0; u < params_.num_units(); ++u)
     {
         const FlatUnit& unit = params_.flat().units[static_cast<std::size_t>(u)];

@@ -2,30 +2,10 @@
 
 #include <algorithm>
 
-#include "base/error.hpp"
 #include "layout/collective_cost.hpp"
 
 namespace plimsoll
 {
-namespace
-{
-
-SentBy sent_by(CollectiveKind kind)
-{
-    switch (kind)
-    {
-        case CollectiveKind::all_reduce: return SentBy::all_reduce;
-        case CollectiveKind::reduce_scatter: return SentBy::reduce_scatter;
-        case CollectiveKind::all_gather: return SentBy::all_gather;
-        case CollectiveKind::send: return SentBy::send;
-        case CollectiveKind::recv: return SentBy::recv;
-        case CollectiveKind::none: break;
-    }
-    throw InternalError("an event that starts nothing");
-}
-
-}  // namespace
-
 std::int64_t group_size(const StepInputs& inputs, GroupKind group)
 {
     const ParallelLayout& layout = inputs.layout;
@@ -51,7 +31,7 @@ std::map<std::string, PlannedCommunication> plan_communication(const StepInputs&
         if (event.kind != EventKind::start) { return; }
         PlannedCommunication& group = groups[group_kind_name(event.group)];
         ++group.calls;
-        group.bytes += sent_bytes(sent_by(event.collective), event.bytes, group_size(inputs, event.group));
+        group.bytes += sent_bytes(event.collective, event.bytes, group_size(inputs, event.group));
     };
     RankProgram(inputs).step(step_schedule(inputs.layout, Repeats::all), add);
     return groups;

@@ -9,6 +9,8 @@
 #include <functional>
 #include <string>
 
+#include "layout/collective_cost.hpp"
+
 namespace plimsoll
 {
 
@@ -64,7 +66,6 @@ enum class MemoryUse : std::uint8_t
 constexpr int num_memory_uses = 7;
 using BytesByUse = std::array<std::int64_t, num_memory_uses>;
 
-enum class CollectiveKind : std::uint8_t { none, all_reduce, reduce_scatter, all_gather, send, recv };
 enum class GroupKind : std::uint8_t { none, world, dp, replicas, tp, pp, kv, embedding };
 
 struct StepEvent

@@ -157,7 +157,7 @@ class StepExpander::Impl
         const auto u = static_cast<std::size_t>(action.unit);
         const FlatUnit& unit = flat_->units[u];
         const std::int64_t bytes = unit.num_elements * flat_->element_bytes;
-        const bool sharded = inputs_.layout.zero_stage >= 1;
+        const bool sharded = is_sharded(inputs_.layout, StateKind::optimizer);
         const CollectiveKind sum = sharded ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
         switch (action.step)
         {
@@ -410,7 +410,7 @@ class StepExpander::Impl
     void finish_unit(const FlatUnit& unit, std::int64_t element_bytes)
     {
         const ParallelLayout& layout = inputs_.layout;
-        const bool sharded = layout.zero_stage >= 1;
+        const bool sharded = is_sharded(layout, StateKind::optimizer);
         const std::int64_t elements = sharded ? unit.shard_elements : unit.num_elements;
         const std::int64_t first = sharded ? shard_index(layout, inputs_.coordinate) * elements : 0;
         const std::int64_t mine = elements * element_bytes;
@@ -450,7 +450,7 @@ class StepExpander::Impl
     /// Returns the number of the gather that it starts, or -1.
     std::int64_t update_unit(const FlatUnit& unit, std::int64_t element_bytes)
     {
-        const bool sharded = inputs_.layout.zero_stage >= 1;
+        const bool sharded = is_sharded(inputs_.layout, StateKind::optimizer);
         const std::int64_t elements = sharded ? unit.shard_elements : unit.num_elements;
         // AdamW reads and writes parameter, gradient (zeroed) and two moments.
         compute(PlanOp::update, "adamw", 16.0 * static_cast<double>(elements), 8 * elements * element_bytes);

@@ -63,7 +63,7 @@ void RankProgram::start_up(const EventSink& sink) const
             const ParallelLayout& layout = inputs_.layout;
             const bool shard = state.use == MemoryUse::parameters  ? is_gathered(unit, layout, flat_.element_bytes)
                                : state.use == MemoryUse::gradients ? layout.shards_gradients()
-                                                                   : layout.zero_stage >= 1;
+                                                                   : is_sharded(layout, StateKind::optimizer);
             emit_buffer(sink, state.use, state.name, unit.layer,
                         (shard ? unit.shard_elements : unit.num_elements) * flat_.element_bytes);
         }

@@ -55,10 +55,10 @@ TEST(MeteredCommunicator, CountsWhatARankSendsInItsGroups)
 
 TEST(CollectiveCost, IsWhatAnOptimalAlgorithmSends)
 {
-    EXPECT_EQ(sent_bytes(SentBy::all_reduce, 1000, 4), 1500);
-    EXPECT_EQ(sent_bytes(SentBy::reduce_scatter, 1000, 4), 750);
-    EXPECT_EQ(sent_bytes(SentBy::all_gather, 1000, 4), 750);
-    EXPECT_EQ(sent_bytes(SentBy::send, 1000, 4), 1000);
-    EXPECT_EQ(sent_bytes(SentBy::recv, 1000, 4), 0);
-    EXPECT_EQ(sent_bytes(SentBy::all_reduce, 1000, 1), 0);
+    EXPECT_EQ(sent_bytes(CollectiveKind::all_reduce, 1000, 4), 1500);
+    EXPECT_EQ(sent_bytes(CollectiveKind::reduce_scatter, 1000, 4), 750);
+    EXPECT_EQ(sent_bytes(CollectiveKind::all_gather, 1000, 4), 750);
+    EXPECT_EQ(sent_bytes(CollectiveKind::send, 1000, 4), 1000);
+    EXPECT_EQ(sent_bytes(CollectiveKind::recv, 1000, 4), 0);
+    EXPECT_EQ(sent_bytes(CollectiveKind::all_reduce, 1000, 1), 0);
 }

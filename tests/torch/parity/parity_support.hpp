@@ -156,8 +156,7 @@ class ParityRank
         for (std::int64_t u = 0; u < params_.num_units(); ++u)
         {
             const FlatUnit& unit = params_.flat().units[static_cast<std::size_t>(u)];
-            const bool shard = layout_.zero_stage >= (kind == StateKind::optimizer ? 1 : 3);
-            const at::Tensor kept = shard ? params_.owned(state, u) : params_.buffer(state, u);
+            const at::Tensor kept = is_sharded(layout_, kind) ? params_.owned(state, u) : params_.buffer(state, u);
             for (const FlatTensor& tensor : unit.tensors)
             {
                 for (const OwnedBox& owned :
