@@ -10,7 +10,13 @@ if(SANITIZE)
 endif()
 
 add_library(plimsoll_warnings INTERFACE)
-target_compile_options(plimsoll_warnings INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
+target_compile_options(plimsoll_warnings INTERFACE -Wall -Wextra -Wnon-virtual-dtor -Woverloaded-virtual)
+if(NOT UNITY)
+    target_compile_options(plimsoll_warnings INTERFACE -Wshadow)
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # Both take what is included after an unnamed namespace for another file.
+    target_compile_options(plimsoll_warnings INTERFACE -Wno-subobject-linkage)
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     # GCC bug 105651: false alarm on every "literal" + std::string at -O2 and above.
     target_compile_options(plimsoll_warnings INTERFACE -Wno-restrict)

@@ -1,5 +1,12 @@
 # One function per kind of target, so that a CMakeLists.txt of a layer is a list of names.
 
+# plimsoll_unity(TARGET) lets several of a target's own sources be one compilation where the build asks for it. Helpers in the
+# unnamed namespaces of one target then need different names. What a source forgets to include only shows without, so the
+# presets for developers, and clang, compile each source by itself.
+function(plimsoll_unity target)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ${UNITY} UNITY_BUILD_BATCH_SIZE 12)
+endfunction()
+
 # plimsoll_layer(NAME base PUBLIC plimsoll::layout PRIVATE hdf5::hdf5)
 # makes the shared library plimsoll_<NAME> of all .cpp and .hpp files in and below the calling folder; PUBLIC names layers
 # or imported targets that its headers use.
@@ -14,6 +21,7 @@ function(plimsoll_layer)
     endif()
     add_library(${target} SHARED ${ARG_SOURCES})
     set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
+    plimsoll_unity(${target})
     add_library(plimsoll::${ARG_NAME} ALIAS ${target})
     target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/libcommon
                                     FILES ${ARG_HEADERS})
@@ -53,6 +61,7 @@ function(plimsoll_tool)
         return()
     endif()
     add_executable(${target} ${sources})
+    plimsoll_unity(${target})
     add_dependencies(tools ${target})
     target_link_libraries(${target} PRIVATE ${ARG_LINK} plimsoll_warnings)
     install(TARGETS ${target} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
@@ -73,6 +82,9 @@ function(plimsoll_test)
     endif()
     set(target ${ARG_LABEL}_${ARG_NAME})
     add_executable(${target} ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/tests/support/test_main.cpp)
+    if(NOT ARG_TORCH)
+        plimsoll_unity(${target})
+    endif()
     if(NOT TARGET tests_${ARG_LABEL})
         add_custom_target(tests_${ARG_LABEL})
     endif()

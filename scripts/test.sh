@@ -35,10 +35,10 @@ build_and_test()
 
 if run_stage deps "$SOURCE_DIR/scripts/deps.sh" demo test; then
     labels=()
-    build_and_test ci all all_verify_interface_header_sets
+    build_and_test ci all plimsoll_nn_verify_interface_header_sets
     run_stage install-ci env PRESET=ci PREFIX="$BUILD/install" "$SOURCE_DIR/scripts/install.sh"
     labels=(-L '^(unit|ranks)$')
-    run_stage build-clang "$SOURCE_DIR/scripts/build.sh" clang
+    run_stage build-clang "$SOURCE_DIR/scripts/build.sh" clang all all_verify_interface_header_sets
     build_and_test asan tests_unit tests_ranks
     build_and_test tsan tests_unit tests_ranks
 fi

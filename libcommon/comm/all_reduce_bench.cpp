@@ -1,12 +1,12 @@
 #include "comm/all_reduce_bench.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "base/error.hpp"
 #include "base/rng.hpp"
 #include "base/units.hpp"
+#include "comm/operation_queue.hpp"
 #include "mem/zeroed_memory.hpp"
 
 namespace plimsoll
@@ -19,11 +19,6 @@ constexpr std::size_t table_size = 4093;
 constexpr std::int64_t max_ranks = 131072;
 
 double weight_of(std::int64_t rank) { return static_cast<double>(1 + rank % 8); }
-
-double now_seconds()
-{
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 template<class Element>
 std::vector<Element> scaled(const std::vector<double>& table, double factor)
@@ -136,9 +131,9 @@ class Measurement
     {
         pattern_.fill(world_.rank(), view_);
         world_.barrier();
-        const double begin = now_seconds();
+        const double begin = steady_now_seconds();
         operation();
-        return now_seconds() - begin;
+        return steady_now_seconds() - begin;
     }
 
     Communicator& world_;

@@ -1,19 +1,14 @@
 #include "comm/metered_communicator.hpp"
 
-#include <chrono>
 #include <utility>
 
 #include "comm/observing_communicator.hpp"
+#include "comm/operation_queue.hpp"
 
 namespace plimsoll
 {
 namespace
 {
-
-double now_seconds()
-{
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 class MeteredOperation final : public Work::Operation
 {
@@ -22,9 +17,9 @@ class MeteredOperation final : public Work::Operation
 
     void finish() override
     {
-        const double begin = now_seconds();
+        const double begin = steady_now_seconds();
         work_.synchronize();
-        meter_.waited_seconds += now_seconds() - begin;
+        meter_.waited_seconds += steady_now_seconds() - begin;
     }
 
     void abandon() noexcept override { const Work dropped = std::move(work_); }

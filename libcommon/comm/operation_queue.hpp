@@ -97,5 +97,6 @@ class PoliteYield
 
 /// Of a clock that only moves forward.
 std::int64_t steady_now_ns();
+inline double steady_now_seconds() { return static_cast<double>(steady_now_ns()) * 1e-9; }
 
 }  // namespace plimsoll

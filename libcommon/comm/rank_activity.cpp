@@ -78,7 +78,7 @@ std::string text_of(const std::uint64_t* words, std::size_t num)
     return text;
 }
 
-std::int64_t coarse_now_ns()
+std::int64_t coarse_wall_ns()
 {
     timespec now = {};
     ::clock_gettime(CLOCK_REALTIME_COARSE, &now);
@@ -150,7 +150,7 @@ bool begin_edit(RankSlot& slot, std::uint64_t& edits)
 
 void end_edit(RankSlot& slot, std::uint64_t edits)
 {
-    slot.words[word_time].store(static_cast<std::uint64_t>(coarse_now_ns()), std::memory_order_relaxed);
+    slot.words[word_time].store(static_cast<std::uint64_t>(coarse_wall_ns()), std::memory_order_relaxed);
     slot.words[word_edits].store(edits + 2, std::memory_order_release);
 }
 
@@ -256,7 +256,7 @@ RankActivity::RankActivity(std::int64_t rank, RankSlot& slot, std::shared_ptr<vo
     put(word_step, static_cast<std::uint64_t>(-1));
     put(word_sequence, static_cast<std::uint64_t>(-1));
     put(word_number, static_cast<std::uint64_t>(-1));
-    put(word_time, static_cast<std::uint64_t>(coarse_now_ns()));
+    put(word_time, static_cast<std::uint64_t>(coarse_wall_ns()));
     store_text(slot, word_host, group_words, this_host());
     put(word_state, static_cast<std::uint64_t>(RankState::running));
     slot.words[word_magic].store(magic_word(), std::memory_order_release);

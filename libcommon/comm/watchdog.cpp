@@ -21,7 +21,8 @@ constexpr std::int64_t done_grace_ns = second_ns;
 constexpr std::int64_t failed_grace_ns = second_ns / 4;
 constexpr std::size_t max_named = 8;
 
-std::int64_t steady_now_ns()
+// Cheap, and exact to a few milliseconds.
+std::int64_t coarse_steady_ns()
 {
     timespec now = {};
     ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
@@ -52,7 +53,7 @@ void Watchdog::start(std::string_view operation, std::int64_t number, std::int64
     operation_ = operation;
     number_ = number;
     sequence_ = sequence;
-    const std::int64_t now = steady_now_ns();
+    const std::int64_t now = coarse_steady_ns();
     changed_ns_ = now;
     next_look_ns_ = now + interval_ns_;
     next_dead_look_ns_ = now + interval_ns_;
@@ -62,7 +63,7 @@ void Watchdog::start(std::string_view operation, std::int64_t number, std::int64
 
 void Watchdog::check()
 {
-    const std::int64_t now = steady_now_ns();
+    const std::int64_t now = coarse_steady_ns();
     if (now >= next_look_ns_) { look(now); }
 }
 

@@ -32,7 +32,7 @@ const char* checkpoint_state_path(CheckpointState state)
 namespace plimsoll::checkpoint
 {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 Box row_box(const IndexRow& row)
 {
@@ -123,7 +123,7 @@ std::string hex32(std::uint32_t value)
     return fmt::format("{:08x}", value);
 }
 
-std::uint64_t parse_hex(const Json& value, std::size_t digits, const std::string& field)
+std::uint64_t parse_hex(const OrderedJson& value, std::size_t digits, const std::string& field)
 {
     const std::string text = value.get<std::string>();
     VALIDATE(text.size() == digits && text.find_first_not_of("0123456789abcdef") == std::string::npos, FormatError,
@@ -131,7 +131,7 @@ std::uint64_t parse_hex(const Json& value, std::size_t digits, const std::string
     return std::stoull(text, nullptr, 16);
 }
 
-Json file_json(const FileRecord& file)
+OrderedJson file_json(const FileRecord& file)
 {
     return {{"name", file.name},
             {"bytes", file.bytes},
@@ -142,7 +142,7 @@ Json file_json(const FileRecord& file)
             {"skeleton_crc32c", hex32(file.skeleton_crc)}};
 }
 
-Json tensor_json(const TensorRecord& record)
+OrderedJson tensor_json(const TensorRecord& record)
 {
     return {{"state", checkpoint_state_path(record.tensor.state)},
             {"name", record.tensor.name},
@@ -151,7 +151,7 @@ Json tensor_json(const TensorRecord& record)
             {"digest", hex64(record.digest)}};
 }
 
-FileRecord parse_file(const Json& json)
+FileRecord parse_file(const OrderedJson& json)
 {
     FileRecord file;
     file.name = json.at("name").get<std::string>();
@@ -166,7 +166,7 @@ FileRecord parse_file(const Json& json)
     return file;
 }
 
-TensorRecord parse_tensor(const Json& json, const std::string& path)
+TensorRecord parse_tensor(const OrderedJson& json, const std::string& path)
 {
     TensorRecord record;
     record.tensor.state = parse_state(json.at("state").get<std::string>(), path);
@@ -185,7 +185,7 @@ TensorRecord parse_tensor(const Json& json, const std::string& path)
     return record;
 }
 
-void check_version(const Json& json)
+void check_version(const OrderedJson& json)
 {
     VALIDATE(json.at("format").get<std::string>() == format_name, FormatError, "format is '{}', not '{}'",
              json.at("format").get<std::string>(), format_name);
@@ -199,7 +199,7 @@ void check_version(const Json& json)
     }
 }
 
-Manifest parse_checked(const Json& json, const std::string& path)
+Manifest parse_checked(const OrderedJson& json, const std::string& path)
 {
     check_version(json);
     Manifest manifest;
@@ -215,8 +215,8 @@ Manifest parse_checked(const Json& json, const std::string& path)
     manifest.meta.model_config = json.at("model").at("config").get<std::string>();
     manifest.meta.run_ini = json.at("run_ini").get<std::string>();
     manifest.meta.aliases = json.at("aliases").get<std::map<std::string, std::string>>();
-    for (const Json& file : json.at("files")) { manifest.files.push_back(parse_file(file)); }
-    for (const Json& tensor : json.at("tensors")) { manifest.tensors.push_back(parse_tensor(tensor, path)); }
+    for (const OrderedJson& file : json.at("files")) { manifest.files.push_back(parse_file(file)); }
+    for (const OrderedJson& tensor : json.at("tensors")) { manifest.tensors.push_back(parse_tensor(tensor, path)); }
     return manifest;
 }
 
@@ -227,7 +227,7 @@ std::string manifest_text(const Manifest& manifest)
     std::int64_t boxes = 0;
     std::int64_t data_bytes = 0;
     std::int64_t file_bytes = 0;
-    Json files = Json::array();
+    OrderedJson files = OrderedJson::array();
     for (const FileRecord& file : manifest.files)
     {
         boxes += file.boxes;
@@ -235,9 +235,9 @@ std::string manifest_text(const Manifest& manifest)
         file_bytes += file.bytes;
         files.push_back(file_json(file));
     }
-    Json tensors = Json::array();
+    OrderedJson tensors = OrderedJson::array();
     for (const TensorRecord& tensor : manifest.tensors) { tensors.push_back(tensor_json(tensor)); }
-    const Json json = {
+    const OrderedJson json = {
         {"format", format_name},
         {"format_version", manifest.version},
         {"required_features", manifest.required_features},
@@ -253,21 +253,21 @@ std::string manifest_text(const Manifest& manifest)
          {{"tensors", manifest.tensors.size()}, {"boxes", boxes}, {"data_bytes", data_bytes}, {"file_bytes", file_bytes}}},
         {"files", files},
         {"tensors", tensors},
-        {"aliases", Json(manifest.meta.aliases)},
+        {"aliases", OrderedJson(manifest.meta.aliases)},
         {"model", {{"fingerprint", manifest.meta.model_fingerprint}, {"config", manifest.meta.model_config}}},
         {"run_ini", manifest.meta.run_ini},
     };
     // A run file may hold any bytes; what is no UTF-8 is replaced rather than refused at the end of a save.
-    return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+    return json.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 Manifest parse_manifest(const std::string& text, const std::string& path)
 {
     try
     {
-        return parse_checked(Json::parse(text), path);
+        return parse_checked(OrderedJson::parse(text), path);
     }
-    catch (const Json::exception& error)
+    catch (const OrderedJson::exception& error)
     {
         // The library's texts start with an identifier in brackets.
         std::string reason = error.what();

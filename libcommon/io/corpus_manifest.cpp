@@ -11,16 +11,16 @@
 namespace plimsoll
 {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 namespace
 {
 
 constexpr const char* manifest_format = "plimsoll-token-shards";
 
-Json row_of(const CorpusShard& shard)
+OrderedJson row_of(const CorpusShard& shard)
 {
-    Json row;
+    OrderedJson row;
     row["path"] = shard.info.path;
     row["set"] = shard.set;
     row["bytes"] = shard.info.file_bytes;
@@ -33,7 +33,7 @@ Json row_of(const CorpusShard& shard)
     return row;
 }
 
-Json totals_of(const CorpusManifest& manifest, const std::string& set)
+OrderedJson totals_of(const CorpusManifest& manifest, const std::string& set)
 {
     std::int64_t shards = 0;
     TokenShardInfo sum;
@@ -46,7 +46,7 @@ Json totals_of(const CorpusManifest& manifest, const std::string& set)
         sum.num_tokens += shard.info.num_tokens;
         sum.text_bytes += shard.info.text_bytes;
     }
-    Json totals;
+    OrderedJson totals;
     totals["shards"] = shards;
     totals["bytes"] = sum.file_bytes;
     totals["documents"] = sum.num_documents;
@@ -62,7 +62,7 @@ std::uint32_t parse_crc(const std::string& text)
     return static_cast<std::uint32_t>(std::stoul(text, nullptr, 16));
 }
 
-CorpusShard shard_of(const Json& row, const CorpusManifest& manifest)
+CorpusShard shard_of(const OrderedJson& row, const CorpusManifest& manifest)
 {
     CorpusShard shard;
     shard.set = row.at("set").get<std::string>();
@@ -85,7 +85,7 @@ CorpusShard shard_of(const Json& row, const CorpusManifest& manifest)
     return shard;
 }
 
-void check_kind(const Json& json)
+void check_kind(const OrderedJson& json)
 {
     VALIDATE(json.is_object() && json.value("format", "") == manifest_format, FormatError,
              "not a manifest of token shards");
@@ -96,7 +96,7 @@ void check_kind(const Json& json)
 
 CorpusManifest parse(const std::string& text)
 {
-    const Json json = Json::parse(text);
+    const OrderedJson json = OrderedJson::parse(text);
     check_kind(json);
     CorpusManifest manifest;
     manifest.required_features = json.at("required_features").get<std::vector<std::string>>();
@@ -105,7 +105,7 @@ CorpusManifest parse(const std::string& text)
         VALIDATE(feature == shard_format::feature_loss_mask, FormatError,
                  "needs the feature '{}' (not available in this version)", feature);
     }
-    const Json& tokenizer = json.at("tokenizer");
+    const OrderedJson& tokenizer = json.at("tokenizer");
     manifest.tokenizer = tokenizer.at("name").get<std::string>();
     manifest.fingerprint = tokenizer.at("sha256").get<std::string>();
     manifest.vocab = tokenizer.at("vocab").get<std::int64_t>();
@@ -119,7 +119,7 @@ CorpusManifest parse(const std::string& text)
     {
         manifest.input.emplace_back(entry.key(), entry.value().get<std::int64_t>());
     }
-    for (const Json& row : json.at("shards")) { manifest.shards.push_back(shard_of(row, manifest)); }
+    for (const OrderedJson& row : json.at("shards")) { manifest.shards.push_back(shard_of(row, manifest)); }
     return manifest;
 }
 
@@ -134,7 +134,7 @@ std::string CorpusManifest::options_hash() const
 
 std::string manifest_text(const CorpusManifest& manifest)
 {
-    Json json;
+    OrderedJson json;
     json["format"] = manifest_format;
     json["format_version"] = {shard_format::version_major, shard_format::version_minor};
     json["required_features"] = manifest.required_features;
@@ -143,14 +143,14 @@ std::string manifest_text(const CorpusManifest& manifest)
     json["tokenizer"]["eod"] = manifest.eod;
     json["tokenizer"]["sha256"] = manifest.fingerprint;
     json["dtype"] = std::string(dtype_name(manifest.dtype));
-    json["options"] = Json::object();
+    json["options"] = OrderedJson::object();
     for (const auto& option : manifest.options) { json["options"][option.first] = option.second; }
     json["options_sha256"] = manifest.options_hash();
-    json["input"] = Json::object();
+    json["input"] = OrderedJson::object();
     for (const auto& count : manifest.input) { json["input"][count.first] = count.second; }
     json["totals"]["train"] = totals_of(manifest, "train");
     json["totals"]["validation"] = totals_of(manifest, "validation");
-    json["shards"] = Json::array();
+    json["shards"] = OrderedJson::array();
     for (const CorpusShard& shard : manifest.shards) { json["shards"].push_back(row_of(shard)); }
     return json.dump(2) + "\n";
 }
@@ -167,11 +167,11 @@ CorpusManifest read_corpus_manifest(const std::string& directory)
                             {
                                 return parse(read_text_file(path));
                             }
-                            catch (const Json::parse_error& error)
+                            catch (const OrderedJson::parse_error& error)
                             {
                                 throw FormatError(fmt::format("not valid json (at byte {})", error.byte));
                             }
-                            catch (const Json::exception&)
+                            catch (const OrderedJson::exception&)
                             {
                                 throw FormatError("a field is missing or has the wrong type. make the shards again");
                             }

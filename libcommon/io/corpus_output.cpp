@@ -38,12 +38,6 @@ std::string trimmed(std::string path)
     return path;
 }
 
-std::string parent_of(const std::string& path)
-{
-    const std::size_t slash = path.rfind('/');
-    return slash == std::string::npos ? "." : path.substr(0, std::max<std::size_t>(slash, 1));
-}
-
 bool is_shard_file(const std::string& name)
 {
     return name.size() > 9 && name.compare(0, 6, "shard_") == 0 && name.compare(name.size() - 3, 3, ".h5") == 0;

@@ -95,13 +95,13 @@ int open_flags(File::Mode mode, File::Caching caching)
     return flags;
 }
 
+}  // namespace
+
 std::string parent_of(const std::string& path)
 {
     const std::string parent = std::filesystem::path(path).parent_path().string();
     return parent.empty() ? "." : parent;
 }
-
-}  // namespace
 
 void throw_io_error(std::string_view action, const std::string& path, int error_number)
 {

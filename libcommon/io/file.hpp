@@ -56,6 +56,8 @@ void write_file(const std::string& path, std::string_view content);
 
 void sync_directory(const std::string& path);
 
+/// "/a/b" -> "/a", "a" -> ".".
+std::string parent_of(const std::string& path);
 bool path_exists(const std::string& path);
 bool is_directory(const std::string& path);
 /// Size of a regular file; -1 when there is none.

@@ -128,13 +128,6 @@ std::uint32_t skeleton_crc_of(const std::string& path, const std::vector<NamedCo
     return crc32c_outside(path, std::move(held));
 }
 
-std::string parent_of(const std::string& path)
-{
-    const std::size_t slash = path.rfind('/');
-    if (slash == std::string::npos) { return "."; }
-    return slash == 0 ? "/" : path.substr(0, slash);
-}
-
 }  // namespace
 
 struct TokenShardWriter::Impl

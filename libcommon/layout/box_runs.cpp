@@ -12,13 +12,6 @@ namespace plimsoll
 namespace
 {
 
-std::int64_t product(const std::vector<std::int64_t>& values)
-{
-    std::int64_t result = 1;
-    for (const std::int64_t value : values) { result *= value; }
-    return result;
-}
-
 bool do_overlap(const Box& a, const Box& b)
 {
     for (std::size_t d = 0; d < a.shape.size(); ++d)
@@ -101,6 +94,13 @@ bool intersect_boxes(const Box& a, const Box& b, Box& common)
     return true;
 }
 
+std::int64_t shape_elements(const std::vector<std::int64_t>& shape)
+{
+    std::int64_t result = 1;
+    for (const std::int64_t extent : shape) { result *= extent; }
+    return result;
+}
+
 Box whole_box(const std::vector<std::int64_t>& shape)
 {
     Box box;
@@ -132,8 +132,8 @@ std::string coverage_fault(const std::vector<std::int64_t>& shape, const std::ve
         {
             return fmt::format("box {} is not inside the shape {}", box_text(box), shape_text(shape));
         }
-        if (product(box.shape) == 0) { continue; }
-        covered += product(box.shape);
+        if (shape_elements(box.shape) == 0) { continue; }
+        covered += shape_elements(box.shape);
         order.push_back(&box);
     }
     std::sort(order.begin(), order.end(), [](const Box* a, const Box* b) { return a->offset < b->offset; });
@@ -158,7 +158,7 @@ std::string coverage_fault(const std::vector<std::int64_t>& shape, const std::ve
         }
         active.push_back(box);
     }
-    const std::int64_t total = product(shape);
+    const std::int64_t total = shape_elements(shape);
     if (covered != total) { return fmt::format("{} of {} elements are in no box", total - covered, total); }
     return "";
 }

@@ -35,6 +35,9 @@ class BoxRuns
     bool done_ = false;
 };
 
+/// Product of the extents; 1 of a scalar.
+std::int64_t shape_elements(const std::vector<std::int64_t>& shape);
+
 Box whole_box(const std::vector<std::int64_t>& shape);
 bool box_inside(const Box& box, const std::vector<std::int64_t>& shape);
 

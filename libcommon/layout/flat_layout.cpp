@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "layout/box_runs.hpp"
 
 namespace plimsoll
 {
@@ -15,13 +16,6 @@ constexpr std::int64_t alignment_bytes = 256;
 std::int64_t round_up(std::int64_t value, std::int64_t multiple)
 {
     return (value + multiple - 1) / multiple * multiple;
-}
-
-std::int64_t product(const std::vector<std::int64_t>& shape)
-{
-    std::int64_t result = 1;
-    for (const std::int64_t extent : shape) { result *= extent; }
-    return result;
 }
 
 /// One tp rank's part of a dim: `extent` elements of storage, of which the first `real` are [offset, offset + real).
@@ -174,12 +168,12 @@ void append_boxes(const std::vector<std::int64_t>& shape, std::size_t dim, std::
 
 std::int64_t Box::num_elements() const
 {
-    return product(shape);
+    return shape_elements(shape);
 }
 
 std::int64_t FlatTensor::num_elements() const
 {
-    return product(local_shape);
+    return shape_elements(local_shape);
 }
 
 std::int64_t FlatLayout::num_elements() const
@@ -322,7 +316,7 @@ std::vector<Box> boxes_of_flat_range(const std::vector<std::int64_t>& shape, std
 {
     std::vector<Box> boxes;
     if (begin >= end) { return boxes; }
-    EXPECT(!shape.empty() && begin >= 0 && end <= product(shape));
+    EXPECT(!shape.empty() && begin >= 0 && end <= shape_elements(shape));
     std::vector<std::int64_t> prefix;
     append_boxes(shape, 0, prefix, begin, end, boxes);
     return boxes;

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "base/error.hpp"
+#include "layout/box_runs.hpp"
 
 namespace plimsoll
 {
@@ -12,13 +13,6 @@ namespace
 
 std::int64_t begin_of(const Box& box) { return box.shape.empty() ? 0 : box.offset[0]; }
 std::int64_t end_of(const Box& box) { return box.shape.empty() ? 1 : box.offset[0] + box.shape[0]; }
-
-std::int64_t product(const std::vector<std::int64_t>& values)
-{
-    std::int64_t result = 1;
-    for (const std::int64_t value : values) { result *= value; }
-    return result;
-}
 
 std::vector<std::vector<std::size_t>> by_tensor(const std::vector<ReshardBox>& boxes, std::size_t num_tensors)
 {
@@ -102,7 +96,7 @@ std::int64_t ReshardPlan::bytes_of(const ReshardBox& box) const
 std::int64_t ReshardPlan::total_bytes() const
 {
     std::int64_t bytes = 0;
-    for (const ReshardTensor& tensor : tensors_) { bytes += product(tensor.shape) * tensor.element_bytes; }
+    for (const ReshardTensor& tensor : tensors_) { bytes += shape_elements(tensor.shape) * tensor.element_bytes; }
     return bytes;
 }
 

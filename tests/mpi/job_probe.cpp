@@ -17,21 +17,15 @@
 #include "base/run_tool.hpp"
 #include "comm_mpi/run_with_mpi.hpp"
 #include "comm/rank_activity.hpp"
+#include "support/buffer_view.hpp"
 
 using namespace plimsoll;
+using plimsoll::testing::view_of;
 
 namespace
 {
 
 constexpr std::int64_t culprit = 1;
-
-BufferView view_of(std::vector<float>& data)
-{
-    BufferView view;
-    view.data = data.data();
-    view.count = static_cast<std::int64_t>(data.size());
-    return view;
-}
 
 /// What a training step looks like from outside.
 void work(Communicator& world)

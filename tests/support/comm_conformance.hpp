@@ -13,6 +13,7 @@
 #include "base/dtype.hpp"
 #include "comm/communicator.hpp"
 #include "comm/rank_activity.hpp"
+#include "support/buffer_view.hpp"
 
 namespace plimsoll::testing
 {
@@ -23,31 +24,6 @@ struct ConformanceCase
     std::int64_t least_ranks;
     void (*body)(Communicator& world);
 };
-
-template<class T>
-constexpr Dtype dtype_of()
-{
-    if constexpr (std::is_same_v<T, float>) { return Dtype::f32; }
-    else if constexpr (std::is_same_v<T, double>) { return Dtype::f64; }
-    else if constexpr (std::is_same_v<T, std::int32_t>) { return Dtype::i32; }
-    else if constexpr (std::is_same_v<T, std::int64_t>) { return Dtype::i64; }
-    else if constexpr (std::is_same_v<T, std::uint16_t>) { return Dtype::bf16; }
-    else
-    {
-        static_assert(std::is_same_v<T, std::uint8_t>);
-        return Dtype::u8;
-    }
-}
-
-template<class T>
-BufferView view_of(std::vector<T>& values)
-{
-    BufferView view;
-    view.data = values.data();
-    view.dtype = dtype_of<T>();
-    view.count = static_cast<std::int64_t>(values.size());
-    return view;
-}
 
 /// Different for every rank and index; magnitudes spread over 2^40, so that any other order of summation shows.
 template<class T>

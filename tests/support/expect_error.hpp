@@ -10,6 +10,21 @@
 namespace plimsoll::testing
 {
 
+/// The text of the Error that `body` ends with; empty without one.
+template<class Body>
+std::string message_of(Body&& body)
+{
+    try
+    {
+        body();
+    }
+    catch (const Error& error)
+    {
+        return error.what();
+    }
+    return "";
+}
+
 /// Runs `body` and expects an ErrorType with exactly this text.
 template<class ErrorType, class Body>
 void expect_error(Body&& body, const std::string& text)

@@ -34,4 +34,10 @@ class TempDir
     std::string path_;
 };
 
+/// In memory where the system has such a place.
+inline std::string fast_directory()
+{
+    return std::filesystem::is_directory("/dev/shm") ? "/dev/shm" : std::filesystem::temp_directory_path().string();
+}
+
 }  // namespace plimsoll::testing

@@ -12,7 +12,7 @@ namespace plimsoll
 namespace
 {
 
-bool has_values(const Curve& curve) { return curve.count() > 0; }
+bool has_numbers(const Curve& curve) { return curve.count() > 0; }
 
 /// Whatever a run's name holds, a terminal gets no control characters.
 std::string printable(const std::string& text)
@@ -28,7 +28,7 @@ std::string printable(const std::string& text)
 std::string chart_block(const std::string& title, const RunSummary& run, const Curve& curve, AxisScale scale,
                         Glyphs glyphs, int width, int rows)
 {
-    if (!has_values(curve)) { return ""; }
+    if (!has_numbers(curve)) { return ""; }
     std::string text = "\n" + title + "\n";
     const ChartAxis x = make_step_axis(run.first_step, run.last_step, std::max(3, width / 14));
     for (const std::string& line : curve_lines(curve, x, scale, glyphs, width, rows)) { text += line + "\n"; }

@@ -30,8 +30,6 @@ std::string path_of(const CheckpointTensor& tensor) { return std::string(checkpo
 
 std::string shape_of(const CheckpointTensor& tensor) { return fmt::format("[{}]", fmt::join(tensor.shape, ", ")); }
 
-std::string storage(std::int64_t bytes) { return format_storage(static_cast<double>(bytes)); }
-
 std::string plural(std::int64_t number, const char* noun)
 {
     return fmt::format("{} {}{}", format_grouped(number), noun, number == 1 ? "" : number > 0 && std::string(noun) == "box" ? "es" : "s");

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/units.hpp"
 #include "io/checkpoint.hpp"
 #include "io/reshard.hpp"
 
@@ -11,6 +12,9 @@ namespace plimsoll
 {
 
 enum class OutputKind { text, json };
+
+/// "1.2 GB".
+inline std::string storage(std::int64_t bytes) { return format_storage(static_cast<double>(bytes)); }
 
 /// Header, scalars, files and the tree of tensors.
 std::string inspect_report(const CheckpointReader& reader, OutputKind kind);

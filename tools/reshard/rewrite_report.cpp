@@ -15,8 +15,6 @@ using Json = nlohmann::ordered_json;
 
 std::string row(const char* label, const std::string& text) { return fmt::format("{:<11}{}\n", label, text); }
 
-std::string storage(std::int64_t bytes) { return format_storage(static_cast<double>(bytes)); }
-
 std::string memory(std::int64_t bytes) { return format_memory(static_cast<double>(bytes)); }
 
 std::string files_text(std::int64_t number) { return fmt::format("{} file{}", format_grouped(number), number == 1 ? "" : "s"); }

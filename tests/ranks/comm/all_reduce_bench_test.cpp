@@ -9,8 +9,10 @@
 
 #include "base/error.hpp"
 #include "comm/thread_communicator.hpp"
+#include "support/buffer_view.hpp"
 
 using namespace plimsoll;
+using plimsoll::testing::view_of;
 
 namespace
 {
@@ -24,14 +26,6 @@ AllReduceBench short_bench(std::int64_t count, Dtype dtype = Dtype::f32)
     bench.iterations = 5;
     bench.min_seconds = 0;
     return bench;
-}
-
-BufferView view_of(std::vector<float>& data)
-{
-    BufferView view;
-    view.data = data.data();
-    view.count = static_cast<std::int64_t>(data.size());
-    return view;
 }
 
 /// Passes everything on, and spoils the result of chosen all-reduces of floats on this rank.

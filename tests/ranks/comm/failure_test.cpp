@@ -49,7 +49,7 @@ std::string failure_of(std::int64_t n, const std::function<void(Communicator&)>&
     return "";
 }
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 
@@ -185,7 +185,7 @@ TEST(FailingRank, TakesItsBuffersBackWhileOthersRead)
                                                 work.wait(stream);
                                                 world.barrier();
                                             });
-        EXPECT_TRUE(has(text, "disk full")) << text;
+        EXPECT_TRUE(says(text, "disk full")) << text;
     }
 }
 
@@ -210,8 +210,8 @@ TEST(LeavingRank, EndsThoseThatWaitForIt)
                                                                   world.barrier();
                                                               }); });
     EXPECT_LT(seconds, 10);
-    EXPECT_TRUE(has(text, "rank 1 ended its work (before its first operation) while rank ")) << text;
-    EXPECT_TRUE(has(text, "waits in barrier of 'world' #1")) << text;
+    EXPECT_TRUE(says(text, "rank 1 ended its work (before its first operation) while rank ")) << text;
+    EXPECT_TRUE(says(text, "waits in barrier of 'world' #1")) << text;
 }
 
 TEST(Watchdog, NamesGroupOperationNumberWaiterAndWhatTheOthersDid)
@@ -233,9 +233,9 @@ TEST(Watchdog, NamesGroupOperationNumberWaiterAndWhatTheOthersDid)
                              },
                              short_watchdog_s); });
     EXPECT_LT(seconds, short_watchdog_s + 10);
-    EXPECT_TRUE(has(text, "no rank of the group made progress for")) << text;
-    EXPECT_TRUE(has(text, "of 'dp' #")) << text;
-    EXPECT_TRUE(has(text, "rank 1: step 9, in recv from 0 of 'dp' #1") || has(text, "rank 1 waits in recv from 0 of 'dp' #1")) << text;
+    EXPECT_TRUE(says(text, "no rank of the group made progress for")) << text;
+    EXPECT_TRUE(says(text, "of 'dp' #")) << text;
+    EXPECT_TRUE(says(text, "rank 1: step 9, in recv from 0 of 'dp' #1") || says(text, "rank 1 waits in recv from 0 of 'dp' #1")) << text;
 }
 
 TEST(Watchdog, IsPatientWithARankThatWorks)
@@ -290,9 +290,9 @@ TEST(Disagreement, IsToldWithBothCalls)
                                             std::vector<float> data(world.rank() == 0 ? 10 : 12);
                                             world.all_reduce(view_of(data), ReduceOp::sum, stream).wait(stream);
                                         });
-    EXPECT_TRUE(has(text, "ranks disagree about operation #1 of 'world': rank ")) << text;
-    EXPECT_TRUE(has(text, "all_reduce of 10 f32 (sum)")) << text;
-    EXPECT_TRUE(has(text, "all_reduce of 12 f32 (sum)")) << text;
+    EXPECT_TRUE(says(text, "ranks disagree about operation #1 of 'world': rank ")) << text;
+    EXPECT_TRUE(says(text, "all_reduce of 10 f32 (sum)")) << text;
+    EXPECT_TRUE(says(text, "all_reduce of 12 f32 (sum)")) << text;
 }
 
 TEST(Disagreement, AMessageOfAnotherLengthIsRefused)
@@ -305,7 +305,7 @@ TEST(Disagreement, AMessageOfAnotherLengthIsRefused)
                                             if (world.rank() == 0) { world.send(view_of(data), 1, stream).wait(stream); }
                                             else { world.recv(view_of(data), 0, stream).wait(stream); }
                                         });
-    EXPECT_TRUE(has(text, "message #1 of 'world' has 10 f32 from rank 0, but 12 f32 are expected")) << text;
+    EXPECT_TRUE(says(text, "message #1 of 'world' has 10 f32 from rank 0, but 12 f32 are expected")) << text;
 }
 
 TEST(MissingWait, IsAnErrorOfTheNextCall)
@@ -319,7 +319,7 @@ TEST(MissingWait, IsAnErrorOfTheNextCall)
                                             EXPECT_EQ(data[0], 0);
                                             world.barrier();
                                         });
-    EXPECT_TRUE(has(text, "did not wait for its all_reduce of 'world' #1")) << text;
+    EXPECT_TRUE(says(text, "did not wait for its all_reduce of 'world' #1")) << text;
 }
 
 TEST(MissingWait, IsAnErrorOfTheLastCallToo)
@@ -331,13 +331,13 @@ TEST(MissingWait, IsAnErrorOfTheLastCallToo)
                                             std::vector<float> data(10);
                                             world.all_reduce(view_of(data), ReduceOp::sum, stream);
                                         });
-    EXPECT_TRUE(has(text, "rank 0 did not wait for its all_reduce of 'world' #1")) << text;
+    EXPECT_TRUE(says(text, "rank 0 did not wait for its all_reduce of 'world' #1")) << text;
 }
 
 TEST(Groups, NamesMustAgree)
 {
     const std::string text = failure_of(2, [](Communicator& world) { world.subgroup(world.rank() == 0 ? "a" : "b", {0, 1}); });
-    EXPECT_TRUE(has(text, "ranks disagree about a group")) << text;
+    EXPECT_TRUE(says(text, "ranks disagree about a group")) << text;
 }
 
 TEST(Groups, OnlyMembersMayMakeThem)

@@ -6,19 +6,13 @@
 
 #include "comm/thread_communicator.hpp"
 #include "layout/collective_cost.hpp"
+#include "support/buffer_view.hpp"
 
 using namespace plimsoll;
+using plimsoll::testing::view_of;
 
 namespace
 {
-
-BufferView view_of(std::vector<float>& data)
-{
-    BufferView view;
-    view.data = data.data();
-    view.count = static_cast<std::int64_t>(data.size());
-    return view;
-}
 
 }  // namespace
 

@@ -11,19 +11,12 @@
 #include <vector>
 
 #include "comm/thread_communicator.hpp"
+#include "ranks/engine/small_qwen3.hpp"
 
 using namespace plimsoll;
 
 namespace
 {
-
-/// Tied, head norms, 2 KV heads of 4: every kind of placement.
-ModelSpec model()
-{
-    return parse_model_spec(R"({"model_type":"qwen3","vocab_size":37,"hidden_size":16,"intermediate_size":24,
-        "num_hidden_layers":3,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":4,"max_position_embeddings":64,
-        "rms_norm_eps":1e-6,"rope_theta":10000.0,"hidden_act":"silu","tie_word_embeddings":true})", "test");
-}
 
 ParallelLayout layout_of(std::int64_t dp, std::int64_t tp, std::int64_t pp, int zero)
 {
@@ -82,7 +75,7 @@ struct Totals
 /// Each rank brings its part of the gradient; afterwards it must hold `gradient` times the number of parts that there are.
 void check_rank(Communicator& world, const ParallelLayout& layout, Totals& totals)
 {
-    const ModelSpec spec = model();
+    const ModelSpec spec = plimsoll::testing::small_qwen3();
     RankGroups groups = make_rank_groups(world, layout, spec.kv_heads);
     const FlatLayout flat = make_flat_layout(spec, layout, groups.coordinate, 8);
     GradientReducer reducer(flat, layout, groups);
@@ -137,7 +130,7 @@ TEST(GradientReducer, SumsEveryPartOnceAndCountsEveryElementOnce)
         SCOPED_TRACE(fmt::format("dp {} tp {} pp {} zero {}", layout.dp, layout.tp, layout.pp, layout.zero_stage));
         Totals totals;
         run_ranks(layout.world(), [&](Communicator& world) { check_rank(world, layout, totals); });
-        for (const TensorSpec& tensor : canonical_tensors(model()))
+        for (const TensorSpec& tensor : canonical_tensors(plimsoll::testing::small_qwen3()))
         {
             std::int64_t elements = 1;
             for (const std::int64_t extent : tensor.shape) { elements *= extent; }
@@ -153,7 +146,7 @@ TEST(GradientReducer, GathersShardsOfAllRanks)
               [&](Communicator& world)
               {
                   RankGroups groups = make_rank_groups(world, layout, 2);
-                  const FlatLayout flat = make_flat_layout(model(), layout, groups.coordinate, 8);
+                  const FlatLayout flat = make_flat_layout(plimsoll::testing::small_qwen3(), layout, groups.coordinate, 8);
                   GradientReducer reducer(flat, layout, groups);
                   Stream stream;
                   for (std::size_t u = 0; u < flat.units.size(); ++u)

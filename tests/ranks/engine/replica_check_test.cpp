@@ -15,21 +15,14 @@
 #include "base/error.hpp"
 #include "base/rng.hpp"
 #include "comm/thread_communicator.hpp"
+#include "ranks/engine/small_qwen3.hpp"
 
 using namespace plimsoll;
 
 namespace
 {
 
-/// Tied, head norms, 2 KV heads of 4: every kind of placement.
-ModelSpec model()
-{
-    return parse_model_spec(R"({"model_type":"qwen3","vocab_size":37,"hidden_size":16,"intermediate_size":24,
-        "num_hidden_layers":3,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":4,"max_position_embeddings":64,
-        "rms_norm_eps":1e-6,"rope_theta":10000.0,"hidden_act":"silu","tie_word_embeddings":true})", "test");
-}
-
-ParallelLayout layout_of(std::int64_t dp, std::int64_t tp, std::int64_t pp, int zero = 0)
+ParallelLayout sharded_layout(std::int64_t dp, std::int64_t tp, std::int64_t pp, int zero = 0)
 {
     ParallelLayout layout;
     layout.dp = dp;
@@ -111,7 +104,7 @@ std::string outcome(const ParallelLayout& layout, const std::function<void(std::
     run_ranks(layout.world(),
               [&](Communicator& world)
               {
-                  const ModelSpec spec = model();
+                  const ModelSpec spec = plimsoll::testing::small_qwen3();
                   RankGroups groups = make_rank_groups(world, layout, spec.kv_heads);
                   const FlatLayout flat = make_flat_layout(spec, layout, groups.coordinate, 4);
                   RankParams params(flat);
@@ -148,8 +141,8 @@ std::string message(const std::string& what, const std::string& others = "")
 
 TEST(ReplicaCheck, EqualCopiesPassInEveryLayout)
 {
-    for (const ParallelLayout& layout : {layout_of(1, 1, 1), layout_of(3, 1, 1), layout_of(1, 4, 1), layout_of(1, 1, 3),
-                                         layout_of(2, 2, 2), layout_of(1, 4, 2)})
+    for (const ParallelLayout& layout : {sharded_layout(1, 1, 1), sharded_layout(3, 1, 1), sharded_layout(1, 4, 1), sharded_layout(1, 1, 3),
+                                         sharded_layout(2, 2, 2), sharded_layout(1, 4, 2)})
     {
         EXPECT_EQ(outcome(layout, [](std::int64_t, RankParams&) {}), "");
     }
@@ -161,7 +154,7 @@ TEST(ReplicaCheck, NamesTheDataParallelRankThatIsAlone)
     {
         if (rank == 2) { params.corrupt("layers.1.attn.k_proj.weight"); }
     };
-    EXPECT_EQ(outcome(layout_of(4, 1, 1), edit),
+    EXPECT_EQ(outcome(sharded_layout(4, 1, 1), edit),
               message("data parallel copies of 'layers.1.attn.k_proj.weight' differ, rank 2 from ranks 0 1 3"));
 }
 
@@ -173,7 +166,7 @@ TEST(ReplicaCheck, NamesATensorThatTpDoesNotCut)
         params.corrupt("layers.0.mlp_norm.weight");
         params.corrupt("layers.2.attn.q_norm.weight");
     };
-    EXPECT_EQ(outcome(layout_of(1, 2, 1), edit),
+    EXPECT_EQ(outcome(sharded_layout(1, 2, 1), edit),
               message("tensor parallel copies of 'layers.0.mlp_norm.weight' differ, rank 1 from rank 0 (and of 1 more)"));
 }
 
@@ -184,7 +177,7 @@ TEST(ReplicaCheck, NamesSharedKeyValueHeads)
     {
         if (rank == 3) { params.corrupt("layers.0.attn.v_proj.weight"); }
     };
-    EXPECT_EQ(outcome(layout_of(1, 4, 1), edit),
+    EXPECT_EQ(outcome(sharded_layout(1, 4, 1), edit),
               message("shared KV head copies of 'layers.0.attn.v_proj.weight' differ, rank 3 from rank 2"));
 }
 
@@ -194,7 +187,7 @@ TEST(ReplicaCheck, NamesTheTwoStagesOfATiedEmbedding)
     {
         if (rank == 2) { params.corrupt("embed_tokens.weight"); }
     };
-    EXPECT_EQ(outcome(layout_of(1, 1, 3), edit),
+    EXPECT_EQ(outcome(sharded_layout(1, 1, 3), edit),
               message("tied embedding copies of 'embed_tokens.weight' differ, rank 2 from rank 0"));
 }
 
@@ -205,7 +198,7 @@ TEST(ReplicaCheck, EveryRankHearsOfAFaultInAnotherGroup)
     {
         if (rank == 7) { params.corrupt("final_norm.weight"); }
     };
-    const std::string text = outcome(layout_of(2, 2, 2), edit);
+    const std::string text = outcome(sharded_layout(2, 2, 2), edit);
     EXPECT_NE(text.find("'final_norm.weight' differ, rank 7 from rank"), std::string::npos) << text;
     EXPECT_NE(text.find("in other groups"), std::string::npos) << text;
 }
@@ -216,17 +209,17 @@ TEST(ReplicaCheck, ATensorThatTpCutsHasNoCopies)
     {
         if (rank == 1) { params.corrupt("layers.0.mlp.up_proj.weight"); }
     };
-    EXPECT_EQ(outcome(layout_of(1, 2, 1), edit), "");
+    EXPECT_EQ(outcome(sharded_layout(1, 2, 1), edit), "");
 }
 
 TEST(ReplicaCheck, ShardsOfParametersAreComparedWhereTheyAreCopies)
 {
     // Rank 2 is (dp 1, tp 0): the last norm lies in the shard of dp rank 0 or 1, and one of them sees it.
-    EXPECT_EQ(outcome(layout_of(2, 2, 1, 3), [](std::int64_t, RankParams&) {}), "");
+    EXPECT_EQ(outcome(sharded_layout(2, 2, 1, 3), [](std::int64_t, RankParams&) {}), "");
     std::string seen;
     for (const std::int64_t corrupt : {0, 2})
     {
-        seen += outcome(layout_of(2, 2, 1, 3),
+        seen += outcome(sharded_layout(2, 2, 1, 3),
                         [&](std::int64_t rank, RankParams& params)
                         {
                             if (rank == corrupt) { params.corrupt("final_norm.weight"); }

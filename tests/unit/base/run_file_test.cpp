@@ -23,7 +23,7 @@ Words words_of(const std::string& value)
     return parse_run_file("[s]\nk = " + value + "\n", "a.ini", "/d").at(0).words;
 }
 
-void write(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+void write_bytes(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
 
 }  // namespace
 
@@ -154,8 +154,8 @@ TEST(RunFile, IncludedFilesComeFirstAndKeepTheirDirectory)
 {
     const TempDir dir;
     std::filesystem::create_directory(dir / "sub");
-    write(dir / "sub/base.ini", "[s]\nk = base\nl = base\n");
-    write(dir / "a.ini", "include = sub/base.ini # first\n[s]\nk = own\n");
+    write_bytes(dir / "sub/base.ini", "[s]\nk = base\nl = base\n");
+    write_bytes(dir / "a.ini", "include = sub/base.ini # first\n[s]\nk = own\n");
     const auto entries = read_run_file(dir / "a.ini");
     ASSERT_EQ(entries.size(), 3u);
     EXPECT_EQ(entries[0].text, "base");
@@ -172,11 +172,11 @@ TEST(RunFile, MissingAndCircularFilesAreErrors)
                               "cannot read run file '" + (dir / "no.ini") + "' (no such file or directory)");
     expect_error<ConfigError>([&] { read_run_file(dir.path()); },
                               "cannot read run file '" + dir.path() + "' (is a directory)");
-    write(dir / "a.ini", "include = b.ini\n");
+    write_bytes(dir / "a.ini", "include = b.ini\n");
     expect_error<ConfigError>([&] { read_run_file(dir / "a.ini"); }, (dir / "a.ini") + ":1: cannot read run file '" +
                                                                          (dir / "b.ini") +
                                                                          "' (no such file or directory)");
-    write(dir / "b.ini", "\ninclude = a.ini\n");
+    write_bytes(dir / "b.ini", "\ninclude = a.ini\n");
     expect_error<ConfigError>([&] { read_run_file(dir / "a.ini"); },
                               (dir / "a.ini") + ":1: " + (dir / "b.ini") +
                                   ":2: 'a.ini' includes itself (directly or through others)");

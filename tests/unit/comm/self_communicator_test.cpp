@@ -4,19 +4,13 @@
 
 #include "base/error.hpp"
 #include "comm/communicator.hpp"
+#include "support/buffer_view.hpp"
 
 using namespace plimsoll;
+using plimsoll::testing::view_of;
 
 namespace
 {
-
-BufferView view_of(std::vector<float>& values)
-{
-    BufferView view;
-    view.data = values.data();
-    view.count = static_cast<std::int64_t>(values.size());
-    return view;
-}
 
 }  // namespace
 

@@ -27,11 +27,6 @@ namespace
 using namespace plimsoll::testing;
 
 // Kills come at any instant of a process, whose page cache survives: a file system in memory tests the same and syncs fast.
-std::string fast_directory()
-{
-    return is_directory("/dev/shm") ? "/dev/shm" : "/tmp";
-}
-
 std::vector<CheckpointBox> boxes_of_step(std::int64_t step)
 {
     return small_boxes(1 + step % 4);

@@ -11,6 +11,7 @@
 #include "io/checkpoint_shard.hpp"
 #include "io/file.hpp"
 #include "io/hdf5.hpp"
+#include "support/expect_error.hpp"
 #include "support/synthetic_checkpoint.hpp"
 #include "support/temp_dir.hpp"
 
@@ -23,24 +24,10 @@ using namespace plimsoll::testing;
 
 const std::string shard_name = "shard_00000_of_00001.h5";
 
-template<class Body>
-std::string message_of(Body&& body)
-{
-    try
-    {
-        body();
-    }
-    catch (const Error& error)
-    {
-        return error.what();
-    }
-    return "";
-}
-
 class CheckpointFault : public ::testing::Test
 {
   protected:
-    CheckpointFault() : dir_(is_directory("/dev/shm") ? "/dev/shm" : "/tmp")
+    CheckpointFault() : dir_(fast_directory())
     {
         step_ = save_synthetic(dir_.path(), 20, small_boxes()).path;
         shard_ = step_ + "/" + shard_name;

@@ -12,6 +12,7 @@
 #include "io/checkpoint_format.hpp"
 #include "io/checkpoint_plan.hpp"
 #include "io/file.hpp"
+#include "support/expect_error.hpp"
 #include "support/synthetic_checkpoint.hpp"
 #include "support/temp_dir.hpp"
 
@@ -23,11 +24,6 @@ namespace
 using namespace plimsoll::testing;
 using checkpoint::plan_step;
 using checkpoint::StepPlan;
-
-std::string fast_directory()
-{
-    return is_directory("/dev/shm") ? "/dev/shm" : "/tmp";
-}
 
 CheckpointTensor vector_of(std::int64_t length, const std::string& name = "w")
 {
@@ -52,20 +48,6 @@ std::vector<std::int64_t> loads(const StepPlan& plan, std::size_t num_ranks)
         }
     }
     return bytes;
-}
-
-template<class Body>
-std::string message_of(Body&& body)
-{
-    try
-    {
-        body();
-    }
-    catch (const Error& error)
-    {
-        return error.what();
-    }
-    return "";
 }
 
 TEST(CheckpointPlan, ReplicasAreWrittenOnceAndEvenly)

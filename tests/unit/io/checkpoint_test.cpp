@@ -12,6 +12,7 @@
 #include "io/checkpoint_shard.hpp"
 #include "io/checkpoint_steps.hpp"
 #include "io/file.hpp"
+#include "support/expect_error.hpp"
 #include "support/synthetic_checkpoint.hpp"
 #include "support/temp_dir.hpp"
 
@@ -21,20 +22,6 @@ namespace
 {
 
 using namespace plimsoll::testing;
-
-template<class Body>
-std::string message_of(Body&& body)
-{
-    try
-    {
-        body();
-    }
-    catch (const Error& error)
-    {
-        return error.what();
-    }
-    return "";
-}
 
 std::vector<std::string> visible_names(const std::string& root)
 {
@@ -295,7 +282,7 @@ TEST(CheckpointWriter, NotEnoughSpaceIsSaidBeforeTheFirstByte)
 // Fails the save at every possible number of written bytes: nothing of it may ever be seen.
 TEST(CheckpointWriter, DiskFullAnywhereLeavesOnlyTheStepBefore)
 {
-    const TempDir dir(is_directory("/dev/shm") ? "/dev/shm" : "/tmp");  // syncing is not what is tested
+    const TempDir dir(fast_directory());  // syncing is not what is tested
     save_synthetic(dir.path(), 1, small_boxes());
     int failures = 0;
     for (std::int64_t limit = 0;; limit += 97)

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "support/expect_error.hpp"
 #include "support/temp_dir.hpp"
 
 namespace plimsoll
@@ -16,21 +17,7 @@ namespace plimsoll
 namespace
 {
 
-using testing::TempDir;
-
-template<class Body>
-std::string message_of(Body&& body)
-{
-    try
-    {
-        body();
-    }
-    catch (const Error& error)
-    {
-        return error.what();
-    }
-    return "";
-}
+using namespace plimsoll::testing;
 
 // Sets a variable of the fault injection for the time of a test.
 class FaultScope

@@ -12,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "io/file.hpp"
+#include "support/expect_error.hpp"
 #include "support/temp_dir.hpp"
 
 namespace plimsoll
@@ -19,21 +20,7 @@ namespace plimsoll
 namespace
 {
 
-using testing::TempDir;
-
-template<class Body>
-std::string message_of(Body&& body)
-{
-    try
-    {
-        body();
-    }
-    catch (const Error& error)
-    {
-        return error.what();
-    }
-    return "";
-}
+using namespace plimsoll::testing;
 
 void flip_bit(const std::string& path, std::int64_t offset)
 {

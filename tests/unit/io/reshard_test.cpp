@@ -21,11 +21,6 @@ namespace
 
 using namespace plimsoll::testing;
 
-std::string fast_directory()
-{
-    return is_directory("/dev/shm") ? "/dev/shm" : "/tmp";
-}
-
 ReshardOptions options_of(const std::string& source, const std::string& out, const ParallelLayout& layout)
 {
     ReshardOptions options;
@@ -47,7 +42,7 @@ std::string reshard(const std::string& source, const std::string& out, const Par
 }
 
 template<class Body>
-std::string message_of(Body&& body)
+std::string text_and_code_of(Body&& body)
 {
     try
     {
@@ -302,7 +297,7 @@ class ReshardRefusal : public ::testing::Test
         ReshardOptions options = options_of(source_, dir_ / "out", layout);
         options.memory_limit = memory_limit;
         const auto self = make_self_communicator("self");
-        const std::string message = message_of([&] { Reshard(options, *self).run(); });
+        const std::string message = text_and_code_of([&] { Reshard(options, *self).run(); });
         EXPECT_FALSE(path_exists(dir_ / "out/step_00000006"));
         if (is_directory(dir_ / "out")) { EXPECT_TRUE(list_directory(dir_ / "out").empty()); }
         return message;
@@ -340,7 +335,7 @@ TEST_F(ReshardRefusal, TooLittleMemory)
 TEST_F(ReshardRefusal, StepThatIsThereAlready)
 {
     const auto self = make_self_communicator("self");
-    const std::string message = message_of([&] { Reshard(options_of(source_, dir_ / "in", degrees(1, 1, 1, 0)), *self); });
+    const std::string message = text_and_code_of([&] { Reshard(options_of(source_, dir_ / "in", degrees(1, 1, 1, 0)), *self); });
     EXPECT_EQ(message, fmt::format("step 6 is in '{}' already ('{}' exists). choose another directory [2]", dir_ / "in", source_));
 }
 
@@ -393,7 +388,7 @@ TEST_F(ReshardRefusal, AFailureOfOneRankIsThrownOnAllAndLeavesNothing)
         std::vector<std::string> messages;
         run_ranks(3, [&](Communicator& world) {
             const std::string message =
-                message_of([&] { Reshard(options_of(source_, dir_ / "out", degrees(1, 2, 2, 1)), world).run(); });
+                text_and_code_of([&] { Reshard(options_of(source_, dir_ / "out", degrees(1, 2, 2, 1)), world).run(); });
             const std::lock_guard<std::mutex> lock(mutex);
             messages.push_back(message);
         });
@@ -417,7 +412,7 @@ TEST_F(ReshardRefusal, AStopOfOneRankStopsAll)
     std::mutex mutex;
     std::set<std::string> messages;
     run_ranks(2, [&](Communicator& world) {
-        const std::string message = message_of([&] {
+        const std::string message = text_and_code_of([&] {
             Reshard(options_of(source_, dir_ / "out", degrees(1, 1, 1, 0)), world).run([&](const ReshardProgress& now) {
                 if (world.rank() == 1 && now.written > 100) { throw Interrupted("stopped by SIGTERM"); }
             });

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "io/hf_names.hpp"
+#include "support/expect_error.hpp"
 #include "support/temp_dir.hpp"
 
 namespace plimsoll
@@ -15,21 +16,7 @@ namespace plimsoll
 namespace
 {
 
-using testing::TempDir;
-
-template<class Body>
-std::string message_of(Body&& body)
-{
-    try
-    {
-        body();
-    }
-    catch (const Error& error)
-    {
-        return error.what();
-    }
-    return "";
-}
+using namespace plimsoll::testing;
 
 std::string with_length(const std::string& header, std::uint64_t length)
 {

@@ -9,7 +9,7 @@ namespace plimsoll
 namespace
 {
 
-ParallelLayout make_layout(std::int64_t tp, std::int64_t cp, std::int64_t dp, std::int64_t pp)
+ParallelLayout degrees_of(std::int64_t tp, std::int64_t cp, std::int64_t dp, std::int64_t pp)
 {
     ParallelLayout layout;
     layout.tp = tp;
@@ -21,17 +21,17 @@ ParallelLayout make_layout(std::int64_t tp, std::int64_t cp, std::int64_t dp, st
 
 TEST(DeviceMesh, OneRankIsAMeshToo)
 {
-    const DeviceMesh mesh(make_layout(1, 1, 1, 1));
+    const DeviceMesh mesh(degrees_of(1, 1, 1, 1));
     EXPECT_EQ(mesh.world(), 1);
     EXPECT_EQ(mesh.group(MeshAxis::dp, 0), std::vector<std::int64_t>{0});
     EXPECT_THROW(mesh.coordinate(1), InternalError);
     EXPECT_THROW(mesh.coordinate(-1), InternalError);
-    EXPECT_THROW(DeviceMesh(make_layout(0, 1, 1, 1)), InternalError);
+    EXPECT_THROW(DeviceMesh(degrees_of(0, 1, 1, 1)), InternalError);
 }
 
 TEST(DeviceMesh, TensorParallelRanksAreNeighbours)
 {
-    const DeviceMesh mesh(make_layout(2, 1, 2, 1));
+    const DeviceMesh mesh(degrees_of(2, 1, 2, 1));
     EXPECT_EQ(mesh.coordinate(1)[MeshAxis::tp], 1);
     EXPECT_EQ(mesh.coordinate(1)[MeshAxis::dp], 0);
     EXPECT_EQ(mesh.coordinate(2)[MeshAxis::tp], 0);
@@ -40,7 +40,7 @@ TEST(DeviceMesh, TensorParallelRanksAreNeighbours)
 
 TEST(DeviceMesh, GroupsFollowTheOrderTpCpDpPp)
 {
-    const DeviceMesh mesh(make_layout(2, 3, 2, 2));
+    const DeviceMesh mesh(degrees_of(2, 3, 2, 2));
     using Ranks = std::vector<std::int64_t>;
     EXPECT_EQ(mesh.world(), 24);
     EXPECT_EQ(mesh.group(MeshAxis::tp, 9), (Ranks{8, 9}));
@@ -51,7 +51,7 @@ TEST(DeviceMesh, GroupsFollowTheOrderTpCpDpPp)
 
 TEST(DeviceMesh, AnotherOrderMovesTheNeighbours)
 {
-    ParallelLayout layout = make_layout(2, 1, 2, 3);
+    ParallelLayout layout = degrees_of(2, 1, 2, 3);
     layout.axis_order = parse_axis_order("pp,dp,ep,tp,cp");
     const DeviceMesh mesh(layout);
     using Ranks = std::vector<std::int64_t>;
@@ -86,7 +86,7 @@ TEST(DeviceMesh, AxisOrderNamesEachAxisOnce)
 
 TEST(DeviceMesh, ATensorParallelGroupStaysInsideANode)
 {
-    ParallelLayout layout = make_layout(4, 1, 2, 1);
+    ParallelLayout layout = degrees_of(4, 1, 2, 1);
     EXPECT_EQ(tp_node_fault(layout, 0), "");
     EXPECT_EQ(tp_node_fault(layout, 4), "");
     EXPECT_EQ(tp_node_fault(layout, 8), "");
@@ -96,14 +96,14 @@ TEST(DeviceMesh, ATensorParallelGroupStaysInsideANode)
     layout.axis_order = parse_axis_order("dp,tp,cp,pp");
     EXPECT_EQ(tp_node_fault(layout, 4), "tp 4 crosses nodes of 4 ranks (ranks 0 2 .. 6 of one group send to each other in every layer). "
                                         "put tp first in axis-order");
-    layout = make_layout(2, 1, 1, 2);
+    layout = degrees_of(2, 1, 1, 2);
     EXPECT_EQ(tp_node_fault(layout, 1), "tp 2 crosses nodes of 1 ranks (ranks 0 and 1 of one group send to each other in every layer). "
                                         "choose a tp that divides them, or set tp-across-nodes");
 }
 
 TEST(DeviceMesh, RankAndCoordinateAreInverse)
 {
-    const DeviceMesh mesh(make_layout(3, 2, 4, 5));
+    const DeviceMesh mesh(degrees_of(3, 2, 4, 5));
     for (std::int64_t rank = 0; rank < mesh.world(); ++rank)
     {
         EXPECT_EQ(mesh.rank(mesh.coordinate(rank)), rank);

@@ -54,7 +54,7 @@ ModelSpec small_gpt2()
     return model;
 }
 
-ParallelLayout make_layout(std::int64_t dp, std::int64_t tp, std::int64_t pp, int zero = 0)
+ParallelLayout zero_layout(std::int64_t dp, std::int64_t tp, std::int64_t pp, int zero = 0)
 {
     ParallelLayout layout;
     layout.dp = dp;
@@ -168,7 +168,7 @@ TEST(FlatLayout, UnitsFollowTheSplit)
     using Names = std::vector<std::string>;
     ModelSpec model = small_llama();
     model.layers = 5;
-    ParallelLayout layout = make_layout(1, 1, 2);
+    ParallelLayout layout = zero_layout(1, 1, 2);
     layout.split = parse_stage_split("1,4");
     EXPECT_EQ(names(flat_of(model, layout, at(0))), (Names{"embedding", "layers.0"}));
     EXPECT_EQ(names(flat_of(model, layout, at(0, 0, 1))), (Names{"layers.1", "layers.2", "layers.3", "layers.4", "head"}));
@@ -184,7 +184,7 @@ TEST(FlatLayout, UnitsFollowTheSplit)
 
 TEST(FlatLayout, WorkedExample)
 {
-    const ParallelLayout layout = make_layout(3, 1, 1, 1);
+    const ParallelLayout layout = zero_layout(3, 1, 1, 1);
     const FlatLayout flat = flat_of(small_llama(), layout, at(0));
     const FlatUnit& unit = flat.unit_of("layers.0.attn.q_proj.weight");
     struct Row { const char* name; std::int64_t offset, elements; };
@@ -222,9 +222,9 @@ TEST(FlatLayout, WorkedExample)
 TEST(FlatLayout, UnitsOfTiedAndUntiedModels)
 {
     using Names = std::vector<std::string>;
-    EXPECT_EQ(unit_names(flat_of(small_llama(), make_layout(1, 1, 1), at(0))),
+    EXPECT_EQ(unit_names(flat_of(small_llama(), zero_layout(1, 1, 1), at(0))),
               (Names{"embedding", "layers.0", "layers.1", "head"}));
-    EXPECT_EQ(unit_names(flat_of(small_gpt2(), make_layout(1, 1, 1), at(0))),
+    EXPECT_EQ(unit_names(flat_of(small_gpt2(), zero_layout(1, 1, 1), at(0))),
               (Names{"tied_embedding", "embedding", "layers.0", "layers.1", "head"}));
 }
 
@@ -233,7 +233,7 @@ TEST(FlatLayout, TiedEmbeddingStandsOnFirstAndLastStage)
     using Names = std::vector<std::string>;
     ModelSpec model = small_gpt2();
     model.layers = 3;
-    const ParallelLayout layout = make_layout(1, 1, 3);
+    const ParallelLayout layout = zero_layout(1, 1, 3);
     EXPECT_EQ(unit_names(flat_of(model, layout, at(0, 0, 0))), (Names{"tied_embedding", "embedding", "layers.0"}));
     EXPECT_EQ(unit_names(flat_of(model, layout, at(0, 0, 1))), (Names{"layers.1"}));
     EXPECT_EQ(unit_names(flat_of(model, layout, at(0, 0, 2))), (Names{"tied_embedding", "layers.2", "head"}));
@@ -246,7 +246,7 @@ TEST(FlatLayout, TiedEmbeddingStandsOnFirstAndLastStage)
 
 TEST(FlatLayout, HeadUnitOfATiedModelHasNoDecayGroup)
 {
-    const FlatLayout flat = flat_of(small_gpt2(), make_layout(1, 1, 1), at(0));
+    const FlatLayout flat = flat_of(small_gpt2(), zero_layout(1, 1, 1), at(0));
     const FlatUnit& head = flat.unit_of("final_norm.weight");
     EXPECT_EQ(head.decay_elements, 0);
     EXPECT_EQ(head.frozen_begin, 128);
@@ -260,7 +260,7 @@ TEST(FlatLayout, FuseGroupsHaveNoGapAtAnyTp)
     model.activation = Activation::swiglu;
     for (const std::int64_t tp : {1, 2, 4})
     {
-        const ParallelLayout layout = make_layout(2, tp, 1);
+        const ParallelLayout layout = zero_layout(2, tp, 1);
         const FlatLayout flat = flat_of(model, layout, at(tp - 1));
         const auto offset = [&flat](const std::string& name) { return flat.tensor("layers.1." + name).offset; };
         const auto size = [&flat](const std::string& name) { return flat.tensor("layers.1." + name).num_elements(); };
@@ -278,7 +278,7 @@ TEST(FlatLayout, GroupsAreAlignedAndUnitsPadded)
     for (const std::int64_t element_bytes : {2, 4, 8})
     {
         const std::int64_t alignment = 256 / element_bytes;
-        const FlatLayout flat = make_flat_layout(small_gpt2(), make_layout(3, 2, 1), at(1), element_bytes);
+        const FlatLayout flat = make_flat_layout(small_gpt2(), zero_layout(3, 2, 1), at(1), element_bytes);
         for (const FlatUnit& unit : flat.units)
         {
             EXPECT_EQ(unit.num_elements % (3 * alignment), 0) << unit.name;
@@ -300,15 +300,15 @@ TEST(FlatLayout, GroupsAreAlignedAndUnitsPadded)
             EXPECT_LE(unit.frozen_begin, unit.num_elements);
         }
     }
-    EXPECT_THROW(make_flat_layout(small_gpt2(), make_layout(1, 1, 1), at(0), 3), InternalError);
+    EXPECT_THROW(make_flat_layout(small_gpt2(), zero_layout(1, 1, 1), at(0), 3), InternalError);
 }
 
 TEST(FlatLayout, IsTheSameAtEveryZeroStage)
 {
-    const FlatLayout a = flat_of(small_gpt2(), make_layout(2, 2, 1, 0), at(1, 1));
+    const FlatLayout a = flat_of(small_gpt2(), zero_layout(2, 2, 1, 0), at(1, 1));
     for (int zero = 1; zero <= 3; ++zero)
     {
-        const FlatLayout b = flat_of(small_gpt2(), make_layout(2, 2, 1, zero), at(1, 1));
+        const FlatLayout b = flat_of(small_gpt2(), zero_layout(2, 2, 1, zero), at(1, 1));
         ASSERT_EQ(a.num_elements(), b.num_elements());
         for (const TensorSpec& spec : canonical_tensors(small_gpt2()))
         {
@@ -319,7 +319,7 @@ TEST(FlatLayout, IsTheSameAtEveryZeroStage)
 
 TEST(FlatLayout, VocabularyIsPaddedWithoutABox)
 {
-    const ParallelLayout layout = make_layout(1, 4, 1);  // 11 rows over 4 ranks: 3 3 3 2
+    const ParallelLayout layout = zero_layout(1, 4, 1);  // 11 rows over 4 ranks: 3 3 3 2
     ModelSpec model = small_gpt2();
     for (std::int64_t tp = 0; tp < 4; ++tp)
     {
@@ -344,7 +344,7 @@ TEST(FlatLayout, KeyValueHeadsAreSharedWhenFewerThanTp)
     for (const Row& row : {Row{1, 0, 0, 4, 0}, Row{2, 0, 0, 2, 0}, Row{2, 1, 2, 2, 0}, Row{4, 0, 0, 2, 0}, Row{4, 1, 0, 2, 1},
                            Row{4, 2, 2, 2, 0}, Row{4, 3, 2, 2, 1}})
     {
-        const ParallelLayout layout = make_layout(1, row.tp, 1);
+        const ParallelLayout layout = zero_layout(1, row.tp, 1);
         const FlatLayout flat = flat_of(model, layout, at(row.rank));
         for (const char* name : {"layers.0.attn.k_proj.weight", "layers.0.attn.v_proj.weight"})
         {
@@ -360,7 +360,7 @@ TEST(FlatLayout, KeyValueHeadsAreSharedWhenFewerThanTp)
 
 TEST(FlatLayout, UnknownTensorsAreRefused)
 {
-    const ParallelLayout layout = make_layout(1, 1, 2);
+    const ParallelLayout layout = zero_layout(1, 1, 2);
     const FlatLayout flat = flat_of(small_llama(), layout, at(0, 0, 1));
     EXPECT_THROW(flat.tensor("layers.0.input_norm.weight"), InternalError);
     EXPECT_THROW(flat.unit_of("nonsense"), InternalError);
@@ -395,7 +395,7 @@ ParallelLayout random_layout(const CounterRng& rng, std::uint64_t n, const Model
             return low + static_cast<std::int64_t>(rng.bits(n * 100 + 50 + what + attempt * 100000) %
                                                    static_cast<std::uint64_t>(high - low + 1));
         };
-        ParallelLayout layout = make_layout(pick(0, 1, 4), pick(1, 1, 12), pick(2, 1, 5), static_cast<int>(pick(3, 0, 3)));
+        ParallelLayout layout = zero_layout(pick(0, 1, 4), pick(1, 1, 12), pick(2, 1, 5), static_cast<int>(pick(3, 0, 3)));
         layout.cp = pick(4, 1, 2);
         if (layout.zero_stage > 0 && layout.dp % 2 == 0 && pick(5, 0, 1) == 1) { layout.dp_shard = 2; }
         if (!validate(layout, model, layout.world()).empty()) { continue; }
@@ -482,7 +482,7 @@ TEST(BoxesOf, CopiesOfAnElementAreDistinctlyNumbered)
 {
     ModelSpec model = small_gpt2();
     model.kv_heads = 2;
-    ParallelLayout layout = make_layout(2, 4, 2);
+    ParallelLayout layout = zero_layout(2, 4, 2);
     layout.cp = 2;
     const DeviceMesh mesh(layout);
     // tensor -> (first row of the box, replica) -> holders

@@ -27,7 +27,7 @@ ModelSpec gpt2_large()
     return model;
 }
 
-ParallelLayout make_layout(std::int64_t dp, std::int64_t tp, std::int64_t pp)
+ParallelLayout small_layout(std::int64_t dp, std::int64_t tp, std::int64_t pp)
 {
     ParallelLayout layout;
     layout.dp = dp;
@@ -39,7 +39,7 @@ ParallelLayout make_layout(std::int64_t dp, std::int64_t tp, std::int64_t pp)
 
 TEST(ValidateLayout, DegreesBelowOneAreAllNamedAtOnce)
 {
-    ParallelLayout layout = make_layout(0, 1, -2);
+    ParallelLayout layout = small_layout(0, 1, -2);
     layout.micro_batch = 0;
     layout.global_batch = 8;
     layout.zero_stage = 4;
@@ -50,7 +50,7 @@ TEST(ValidateLayout, DegreesBelowOneAreAllNamedAtOnce)
 
 TEST(ValidateLayout, ShardsDivideDataParallelRanks)
 {
-    ParallelLayout layout = make_layout(8, 1, 1);
+    ParallelLayout layout = small_layout(8, 1, 1);
     layout.zero_stage = 3;
     layout.dp_shard = 4;
     EXPECT_TRUE(validate(layout, gpt2_large(), 8).empty());
@@ -67,26 +67,26 @@ TEST(ValidateLayout, ShardsDivideDataParallelRanks)
 
 TEST(ValidateLayout, SoundLayoutsHaveNoFault)
 {
-    EXPECT_TRUE(validate(make_layout(1, 1, 1), gpt2_large(), 1).empty());
-    EXPECT_TRUE(validate(make_layout(2, 4, 3), gpt2_large(), 24).empty());
-    EXPECT_TRUE(validate(make_layout(1, 20, 36), gpt2_large(), 720).empty());
-    EXPECT_EQ(make_layout(2, 4, 3).accumulation(), 8);
+    EXPECT_TRUE(validate(small_layout(1, 1, 1), gpt2_large(), 1).empty());
+    EXPECT_TRUE(validate(small_layout(2, 4, 3), gpt2_large(), 24).empty());
+    EXPECT_TRUE(validate(small_layout(1, 20, 36), gpt2_large(), 720).empty());
+    EXPECT_EQ(small_layout(2, 4, 3).accumulation(), 8);
 }
 
 TEST(ValidateLayout, WorldSizeIsComparedWithTheProduct)
 {
     ModelSpec model = gpt2_large();
-    EXPECT_EQ(validate(make_layout(3, 2, 4), model, 32),
+    EXPECT_EQ(validate(small_layout(3, 2, 4), model, 32),
               (Faults{"tp*pp*dp = 2*4*3 = 24 does not equal world size 32 (8 ranks would be idle). nearest: dp=4"}));
-    EXPECT_EQ(validate(make_layout(5, 2, 4), model, 32),
+    EXPECT_EQ(validate(small_layout(5, 2, 4), model, 32),
               (Faults{"tp*pp*dp = 2*4*5 = 40 does not equal world size 32 (8 ranks would be missing). nearest: dp=4"}));
-    EXPECT_EQ(validate(make_layout(1, 2, 1), model, 3),
+    EXPECT_EQ(validate(small_layout(1, 2, 1), model, 3),
               (Faults{"tp*pp*dp = 2*1*1 = 2 does not equal world size 3 (1 rank would be idle). world size must be a multiple of "
                       "tp*pp = 2. nearest: 2 or 4 ranks"}));
-    EXPECT_EQ(validate(make_layout(1, 4, 1), model, 3),
+    EXPECT_EQ(validate(small_layout(1, 4, 1), model, 3),
               (Faults{"tp*pp*dp = 4*1*1 = 4 does not equal world size 3 (1 rank would be missing). world size must be a multiple "
                       "of tp*pp = 4. nearest: 4 ranks"}));
-    ParallelLayout with_cp = make_layout(1, 2, 1);
+    ParallelLayout with_cp = small_layout(1, 2, 1);
     with_cp.cp = 2;
     EXPECT_EQ(validate(with_cp, model, 8),
               (Faults{"tp*pp*cp*dp = 2*1*2*1 = 4 does not equal world size 8 (4 ranks would be idle). nearest: dp=2"}));
@@ -94,7 +94,7 @@ TEST(ValidateLayout, WorldSizeIsComparedWithTheProduct)
 
 TEST(ValidateLayout, HeadsAreNotCut)
 {
-    EXPECT_EQ(validate(make_layout(1, 8, 1), gpt2_large(), 8),
+    EXPECT_EQ(validate(small_layout(1, 8, 1), gpt2_large(), 8),
               (Faults{"20 attention heads cannot be split over tp 8 (heads are not cut). allowed tp: 1 2 4 5 10 20",
                       "20 key-value heads cannot be shared by tp 8 (neither divides the other). allowed tp: 1 2 4 5 10 20"}));
 }
@@ -105,36 +105,36 @@ TEST(ValidateLayout, KeyValueHeadsDivideOrAreDivided)
     model.heads = 24;
     model.kv_heads = 6;
     model.ffn = 96;
-    EXPECT_EQ(validate(make_layout(1, 4, 1), model, 4),
+    EXPECT_EQ(validate(small_layout(1, 4, 1), model, 4),
               (Faults{"6 key-value heads cannot be shared by tp 4 (neither divides the other). allowed tp: 1 2 3 6 12 24"}));
-    EXPECT_TRUE(validate(make_layout(1, 12, 1), model, 12).empty());
-    EXPECT_TRUE(validate(make_layout(1, 3, 1), model, 3).empty());
+    EXPECT_TRUE(validate(small_layout(1, 12, 1), model, 12).empty());
+    EXPECT_TRUE(validate(small_layout(1, 3, 1), model, 3).empty());
 }
 
 TEST(ValidateLayout, MlpWidthDivides)
 {
     ModelSpec model = gpt2_large();
     model.ffn = 90;
-    EXPECT_EQ(validate(make_layout(1, 4, 1), model, 4),
+    EXPECT_EQ(validate(small_layout(1, 4, 1), model, 4),
               (Faults{"mlp width 90 cannot be split over tp 4 (it does not divide). allowed tp: 1 2 5 10"}));
 }
 
 TEST(ValidateLayout, EachStageNeedsALayer)
 {
-    EXPECT_EQ(validate(make_layout(1, 1, 40), gpt2_large(), 40),
+    EXPECT_EQ(validate(small_layout(1, 1, 40), gpt2_large(), 40),
               (Faults{"36 layers cannot fill pp 40 stages (each stage needs a layer). allowed pp: 1 to 36"}));
 }
 
 TEST(ValidateLayout, ExpertParallelNeedsExperts)
 {
-    ParallelLayout layout = make_layout(2, 1, 1);
+    ParallelLayout layout = small_layout(2, 1, 1);
     layout.ep = 2;
     EXPECT_EQ(validate(layout, gpt2_large(), 2), (Faults{"ep 2 needs a model with experts ('gpt2-large' has none). nearest: ep=1"}));
 }
 
 TEST(ValidateLayout, BatchIsWholeMicroBatches)
 {
-    ParallelLayout layout = make_layout(4, 1, 1);
+    ParallelLayout layout = small_layout(4, 1, 1);
     layout.micro_batch = 2;
     layout.global_batch = 30;
     EXPECT_EQ(validate(layout, gpt2_large(), 4),
@@ -148,7 +148,7 @@ TEST(ValidateLayout, BatchIsWholeMicroBatches)
 
 ParallelLayout scheduled(PipelineKind kind, std::int64_t pp, std::int64_t virtual_stages)
 {
-    ParallelLayout layout = make_layout(1, 1, pp);
+    ParallelLayout layout = small_layout(1, 1, pp);
     layout.schedule = kind;
     layout.virtual_stages = virtual_stages;
     return layout;
@@ -168,7 +168,7 @@ TEST(StageSplitText, IsReadAndWritten)
 
 TEST(ValidateLayout, ASplitGivesEachStageLayersAndAllOfThem)
 {
-    ParallelLayout layout = make_layout(1, 1, 4);
+    ParallelLayout layout = small_layout(1, 1, 4);
     const auto faults_of = [&](const char* text)
     {
         layout.split = parse_stage_split(text);
@@ -234,7 +234,7 @@ TEST(ValidateLayout, InterleavingTakesMicroBatchesInGroupsOfStages)
 
 TEST(WithPp, AListGoesWithItsNumberOfStages)
 {
-    ParallelLayout layout = make_layout(1, 1, 4);
+    ParallelLayout layout = small_layout(1, 1, 4);
     layout.split = parse_stage_split("8,10,10,8");
     EXPECT_EQ(with_pp(layout, 4).split, layout.split);
     EXPECT_EQ(with_pp(layout, 2).split, StageSplit());
@@ -245,7 +245,7 @@ TEST(WithPp, AListGoesWithItsNumberOfStages)
 
 TEST(ValidateLayout, AllFaultsComeTogether)
 {
-    ParallelLayout layout = make_layout(2, 8, 40);
+    ParallelLayout layout = small_layout(2, 8, 40);
     layout.global_batch = 7;
     EXPECT_EQ(validate(layout, gpt2_large(), 2).size(), 5U);
 }

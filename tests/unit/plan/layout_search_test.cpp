@@ -10,14 +10,6 @@ using namespace plimsoll::test;
 namespace
 {
 
-MemoryLimit limit_of(std::int64_t bytes)
-{
-    MemoryLimit limit;
-    limit.bytes = bytes;
-    limit.source = "memory-limit";
-    return limit;
-}
-
 MemoryPlan plan_of(const ParallelLayout& layout)
 {
     StepPolicies policies;

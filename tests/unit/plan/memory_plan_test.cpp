@@ -12,14 +12,6 @@ using namespace plimsoll::test;
 namespace
 {
 
-MemoryLimit limit_of(std::int64_t bytes)
-{
-    MemoryLimit limit;
-    limit.bytes = bytes;
-    limit.source = "memory-limit";
-    return limit;
-}
-
 constexpr std::int64_t mib = std::int64_t{1} << 20;
 
 }  // namespace

@@ -42,6 +42,14 @@ inline ParallelLayout layout_of(std::int64_t dp, std::int64_t tp, std::int64_t p
     return layout;
 }
 
+inline MemoryLimit limit_of(std::int64_t bytes)
+{
+    MemoryLimit limit;
+    limit.bytes = bytes;
+    limit.source = "memory-limit";
+    return limit;
+}
+
 inline StepInputs inputs_of(const ModelSpec& model, const ParallelLayout& layout, std::int64_t seq_len)
 {
     StepInputs inputs;
