@@ -234,21 +234,21 @@ BlockBackward block_backward_input(const OpContext& ctx, const BlockParams& para
     return result;
 }
 
-void block_backward_weight(const OpContext& ctx, const BlockParams& params, BlockPending&& pending, BlockGrads& grads)
+void block_backward_weight(const OpContext& ctx, std::int64_t layer, BlockPending&& pending, BlockGrads& grads)
 {
     {
-        const OpScope scope(PlanOp::mlp, params.layer);
+        const OpScope scope(PlanOp::mlp, layer);
         mlp_backward_weight(ctx, std::move(pending.mlp), grads.mlp);
     }
     {
-        const OpScope scope(PlanOp::mlp_norm, params.layer);
+        const OpScope scope(PlanOp::mlp_norm, layer);
         norm_backward_weight(ctx, std::move(pending.mlp_norm), grads.mlp_norm);
     }
     {
-        const OpScope scope(PlanOp::attention, params.layer);
+        const OpScope scope(PlanOp::attention, layer);
         attention_backward_weight(ctx, std::move(pending.attention), grads.attention);
     }
-    const OpScope scope(PlanOp::input_norm, params.layer);
+    const OpScope scope(PlanOp::input_norm, layer);
     norm_backward_weight(ctx, std::move(pending.input_norm), grads.input_norm);
 }
 

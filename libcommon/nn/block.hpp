@@ -71,6 +71,7 @@ struct BlockBackward
 
 /// dx lies in memory of its own: dy is kept in `pending`.
 BlockBackward block_backward_input(const OpContext& ctx, const BlockParams& params, BlockSaved&& saved, at::Tensor dy_ND);
-void block_backward_weight(const OpContext& ctx, const BlockParams& params, BlockPending&& pending, BlockGrads& grads);
+/// Needs no parameters, so that they can be elsewhere by then.
+void block_backward_weight(const OpContext& ctx, std::int64_t layer, BlockPending&& pending, BlockGrads& grads);
 
 }  // namespace plimsoll::nn

@@ -319,7 +319,11 @@ void Model::backward_weight(const OpContext& ctx, BackwardPending&& pending, Uni
     {
         const std::size_t block = blocks_.size() - 1 - i;
         use(uses, Piece::block, block, Needs::gradients,
-            [&] { block_backward_weight(ctx, blocks_[block], std::move(pending.blocks[i]), block_grads_[block]); });
+            [&]
+            {
+                block_backward_weight(ctx, range_.first + static_cast<std::int64_t>(block), std::move(pending.blocks[i]),
+                                      block_grads_[block]);
+            });
     }
     if (!first_stage_) { return; }
     use(uses, Piece::embedding, 0, Needs::gradients,

@@ -129,7 +129,7 @@ def test_help_lists_the_targets_and_the_settings(tmp_path):
     result = call(["make", "-C", str(SOURCE), "--no-print-directory", "-f", "Makefile.local"], tmp_path)
     assert result.returncode == 0
     targets = [line.split()[0] for line in result.stdout.splitlines() if line.startswith("  ") and not line[2].isupper()]
-    assert targets[:8] == ["deps", "build", "demo", "test", "bench", "install", "format-check", "clean"]
+    assert targets[:9] == ["deps", "build", "demo", "test", "parity", "bench", "install", "format-check", "clean"]
     for setting in ("BUILD", "PRESET", "PREFIX", "JOBS", "TORCH_VERSION", "LibTorch_ROOT", "WHEELS", "WITH_TORCH"):
         assert f"  {setting}" in result.stdout
 
@@ -182,3 +182,40 @@ def test_the_demo_reads_fields_of_the_row_and_not_of_objects_inside_it(tmp_path)
                     '{"step":3,"peak_by_category":{"loss":1},"attempt":2}\n')
     done = call(["bash", "-c", f". {SCRIPTS}/metrics_field.sh; metrics_field loss {rows}"], tmp_path)
     assert (done.returncode, done.stdout) == (0, "1 5.5 1\n2 4.5e+00 2\n"), done.stderr
+
+
+FIGURES = "gpt2 dp=2 mpi\t2\tfp64\t3\t1.00e-15\t2.00e-14\t3.00e-14\n" \
+          "gpt2 dp=2 mpi\t2\tfp64\t1\t2.00e-15\t1.00e-14\t0.00e+00\n" \
+          "qwen3 tp=2 fp32-steps=5\t2\tfp32\t1\t1.00e-07\t0.00e+00\t4.00e-07\n"
+
+
+def test_the_parity_table_holds_the_largest_figures_of_each_row(tmp_path):
+    (tmp_path / "figures").write_text(FIGURES)
+    doc = tmp_path / "doc.md"
+    doc.write_text("above\n<!-- parity matrix: written by make -f Makefile.local parity -->\nold\n<!-- end of the parity matrix -->\nbelow\n")
+    done = call([PYTHON, str(SCRIPTS / "parity_table.py"), str(tmp_path / "figures"), str(doc)], tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = doc.read_text().splitlines()
+    assert (lines[0], lines[-1]) == ("above", "below") and "old" not in lines
+    assert lines[4:6] == ["| 2 | `gpt2 dp=2` | 2e-15 | 2e-14 | 3e-14 | – | – | – |",
+                          "| 2 | `qwen3 tp=2` | – | – | – | 1e-07 | 0 | 4e-07 |"]
+
+
+def test_the_parity_table_refuses_what_is_none(tmp_path):
+    (tmp_path / "figures").write_text("gpt2\t2\tfp16\t3\t1\t2\t3\n")
+    (tmp_path / "doc.md").write_text("no marks\n")
+    done = call([PYTHON, str(SCRIPTS / "parity_table.py"), str(tmp_path / "figures"), str(tmp_path / "doc.md")], tmp_path)
+    assert done.returncode == 1 and "line 1 is no row of figures" in done.stderr
+    (tmp_path / "figures").write_text(FIGURES)
+    done = call([PYTHON, str(SCRIPTS / "parity_table.py"), str(tmp_path / "figures"), str(tmp_path / "doc.md")], tmp_path)
+    assert done.returncode == 1 and "lacks the marks" in done.stderr
+
+
+def test_the_docs_show_every_row_of_the_parity_matrix():
+    rows = [line.split() for line in (SOURCE / "tests/torch/parity/layouts.txt").read_text().splitlines()
+            if line and not line.startswith("#")]
+    shown = (SOURCE / "docs/parallel_layouts.md").read_text()
+    for words in rows:
+        layout = " ".join(word for word in words if word != "mpi" and not word.startswith("fp32-steps"))
+        assert f"| `{layout}` |" in shown, f"{layout}: run make -f Makefile.local parity"
+    assert len(rows) >= 60

@@ -17,6 +17,7 @@
 #include "nn/ops/tensor_view.hpp"
 #include "plan/communication_plan.hpp"
 #include "plan/memory_plan.hpp"
+#include "torch/layout_table.hpp"
 #include "torch/model/small_run.hpp"
 
 using namespace plimsoll;
@@ -486,3 +487,28 @@ TEST(RankMemoryScope, NamingMovesBytesToTheirCategory)
     name_tensor(at::from_blob(outside, {4}), "y", MemoryUse::activations);
     EXPECT_EQ(memory.tracker().current(), 4000);
 }
+
+namespace
+{
+
+class MatrixRow : public ::testing::TestWithParam<test::LayoutRow>
+{
+};
+
+std::string row_name(const ::testing::TestParamInfo<test::LayoutRow>& info) { return info.param.test_name; }
+
+}  // namespace
+
+/// The layouts of the parity matrix: memory and messages of what is known to compute the right thing.
+TEST_P(MatrixRow, IsAsPlanned)
+{
+    StepInputs inputs;
+    inputs.model = test::table_model(GetParam().model);
+    inputs.layout = GetParam().with_micro_batches(GetParam().micro_batches);
+    inputs.policies.seq_len = seq_len;
+    inputs.policies.loss_chunks = 2;
+    inputs.policies.eval_micro_batch = 3;
+    check_layout(inputs);
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, MatrixRow, ::testing::ValuesIn(test::read_layout_table()), row_name);

@@ -1,0 +1,98 @@
+// The parity matrix: every row of layouts.txt against one rank, over threads.
+//
+// By default all rows in fp64 with their micro-batches under DelayedCommunicator (a result read before its wait is NaN), and each
+// fourth row in fp32 with as few micro-batches as its schedule takes. PLIMSOLL_PARITY=all runs each row in fp64 and fp32 with both numbers of
+// micro-batches; PLIMSOLL_PARITY_FIGURES=FILE gets one line per run with the largest differences, for scripts/parity_table.py.
+
+#include <cstdlib>
+#include <fstream>
+
+#include "comm/delayed_communicator.hpp"
+#include "comm/thread_communicator.hpp"
+#include "torch/parity/parity_support.hpp"
+
+using namespace plimsoll;
+using namespace plimsoll::test;
+
+namespace
+{
+
+enum class Waiting { plain, delayed };
+
+struct MatrixRun
+{
+    LayoutRow row;
+    at::ScalarType dtype = at::kDouble;
+    Waiting waiting = Waiting::plain;
+
+    std::int64_t micro_batches() const { return waiting == Waiting::delayed ? row.micro_batches : row.least_micro_batches(); }
+    const char* dtype_name() const { return dtype == at::kDouble ? "fp64" : "fp32"; }
+};
+
+void PrintTo(const MatrixRun& run, std::ostream* out) { *out << run.row.text; }
+
+bool is_asked_for(const char* variable, const std::string& value)
+{
+    const char* found = std::getenv(variable);
+    return found != nullptr && found == value;
+}
+
+std::vector<MatrixRun> matrix_runs()
+{
+    std::vector<MatrixRun> runs;
+    const bool all = is_asked_for("PLIMSOLL_PARITY", "all");
+    std::size_t number = 0;
+    for (const LayoutRow& row : read_layout_table())
+    {
+        runs.push_back({row, at::kDouble, Waiting::delayed});
+        if (all) { runs.push_back({row, at::kDouble, Waiting::plain}); }
+        if (all) { runs.push_back({row, at::kFloat, Waiting::delayed}); }
+        if (all || number % 4 == 1) { runs.push_back({row, at::kFloat, Waiting::plain}); }
+        ++number;
+    }
+    return runs;
+}
+
+void write_figures(const MatrixRun& run, const ParityFigures& figures)
+{
+    const char* path = std::getenv("PLIMSOLL_PARITY_FIGURES");
+    if (path == nullptr) { return; }
+    std::ofstream file(path, std::ios::app);
+    file << fmt::format("{}\t{}\t{}\t{}\t{:.2e}\t{:.2e}\t{:.2e}\n", run.row.text, run.row.layout.world(), run.dtype_name(),
+                        run.micro_batches(), figures.loss, figures.norm, figures.gradient);
+}
+
+std::string name_of(const ::testing::TestParamInfo<MatrixRun>& info)
+{
+    return fmt::format("{}__{}_x{}", info.param.row.test_name, info.param.dtype_name(), info.param.micro_batches());
+}
+
+class ParityMatrix : public ::testing::TestWithParam<MatrixRun>
+{
+};
+
+}  // namespace
+
+TEST_P(ParityMatrix, ComputesWhatOneRankComputes)
+{
+    const MatrixRun& run = GetParam();
+    SCOPED_TRACE(run.row.text);
+    const ModelSpec spec = table_model(run.row.model);
+    const ParallelLayout layout = run.row.with_micro_batches(run.micro_batches());
+    const std::int64_t steps = run.dtype == at::kFloat ? run.row.fp32_steps : parity_steps;
+    ParityRecord got;
+    run_ranks(layout.world(),
+              [&](Communicator& world)
+              {
+                  if (run.waiting == Waiting::plain)
+                  {
+                      parity_body(world, spec, layout, run.dtype, steps, got);
+                      return;
+                  }
+                  const std::unique_ptr<Communicator> delayed = make_delayed_communicator(world);
+                  parity_body(*delayed, spec, layout, run.dtype, steps, got);
+              });
+    write_figures(run, expect_parity(got, one_rank(run.row.model, run.dtype), run.dtype));
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, ParityMatrix, ::testing::ValuesIn(matrix_runs()), name_of);
