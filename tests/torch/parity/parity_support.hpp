@@ -17,7 +17,7 @@
 
 #include "base/digest.hpp"
 #include "comm/rank_groups.hpp"
-#include "torch/layout_table.hpp"
+#include "support/layout_table.hpp"
 #include "torch/model/small_run.hpp"
 
 namespace plimsoll::test
@@ -100,36 +100,16 @@ class ParityRank
         step_->accumulate_gradients(number, (number - 1) * settings_.global_batch, times);
         step_->reduce_gradients();
         // From zero 1 on only this rank's shard holds the sums.
-        collect(FlatState::grads, StateKind::optimizer, record, into);
+        collect(FlatState::grads, record, into);
         params_.zero_grads();
     }
 
-    void weights(ParityRecord& record) { collect(FlatState::params, StateKind::model, record, record.weights); }
+    void weights(ParityRecord& record) { collect(FlatState::params, record, record.weights); }
 
-    void copies(ParityRecord& record)
+    /// The whole tensors of a state, from what each rank owns.
+    void collect(FlatState state, ParityRecord& record, TensorMap& into)
     {
-        for (std::int64_t u = 0; u < params_.num_units(); ++u)
-        {
-            const FlatUnit& unit = params_.flat().units[static_cast<std::size_t>(u)];
-            if (params_.comes_and_goes(FlatState::params, u)) { continue; }  // a shard has no copy
-            for (const FlatTensor& tensor : unit.tensors)
-            {
-                const at::Tensor values = params_.view(FlatState::params, tensor.spec.name).contiguous();
-                const std::string bytes(static_cast<const char*>(values.const_data_ptr()), values.nbytes());
-                const std::lock_guard<std::mutex> lock(record.mutex);
-                record.copies[fmt::format("{} from {}", tensor.spec.name, fmt::join(tensor.box.offset, ","))].push_back(
-                    sha256_hex(bytes));
-            }
-        }
-    }
-
-    RankGroups& groups() { return groups_; }
-    Model& model() { return *model_; }
-    ShardedParams& params() { return params_; }
-
-  private:
-    void collect(FlatState state, StateKind kind, ParityRecord& record, TensorMap& into)
-    {
+        const StateKind kind = state == FlatState::params ? StateKind::model : StateKind::optimizer;
         for (std::int64_t u = 0; u < params_.num_units(); ++u)
         {
             const FlatUnit& unit = params_.flat().units[static_cast<std::size_t>(u)];
@@ -158,6 +138,28 @@ class ParityRank
         }
     }
 
+    void copies(ParityRecord& record)
+    {
+        for (std::int64_t u = 0; u < params_.num_units(); ++u)
+        {
+            const FlatUnit& unit = params_.flat().units[static_cast<std::size_t>(u)];
+            if (params_.comes_and_goes(FlatState::params, u)) { continue; }  // a shard has no copy
+            for (const FlatTensor& tensor : unit.tensors)
+            {
+                const at::Tensor values = params_.view(FlatState::params, tensor.spec.name).contiguous();
+                const std::string bytes(static_cast<const char*>(values.const_data_ptr()), values.nbytes());
+                const std::lock_guard<std::mutex> lock(record.mutex);
+                record.copies[fmt::format("{} from {}", tensor.spec.name, fmt::join(tensor.box.offset, ","))].push_back(
+                    sha256_hex(bytes));
+            }
+        }
+    }
+
+    RankGroups& groups() { return groups_; }
+    Model& model() { return *model_; }
+    ShardedParams& params() { return params_; }
+
+  private:
     c10::AutoGradMode no_autograd_{false};
     ModelSpec spec_;
     ParallelLayout layout_;

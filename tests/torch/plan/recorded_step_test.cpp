@@ -17,7 +17,7 @@
 #include "nn/ops/tensor_view.hpp"
 #include "plan/communication_plan.hpp"
 #include "plan/memory_plan.hpp"
-#include "torch/layout_table.hpp"
+#include "support/layout_table.hpp"
 #include "torch/model/small_run.hpp"
 
 using namespace plimsoll;

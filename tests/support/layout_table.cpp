@@ -1,4 +1,4 @@
-#include "torch/layout_table.hpp"
+#include "support/layout_table.hpp"
 
 #include <fmt/format.h>
 
@@ -13,26 +13,26 @@ namespace plimsoll::test
 namespace
 {
 
-ModelSpec gpt2_with(std::int64_t hidden, std::int64_t layers, std::int64_t heads)
+std::string gpt2_with(std::int64_t hidden, std::int64_t layers, std::int64_t heads)
 {
-    return parse_model_spec(fmt::format(R"({{"model_type":"gpt2","vocab_size":37,"n_embd":{},"n_layer":{},"n_head":{},
-        "n_positions":64,"layer_norm_epsilon":1e-5,"activation_function":"gelu_new"}})", hidden, layers, heads), "test");
+    return fmt::format(R"({{"model_type":"gpt2","vocab_size":37,"n_embd":{},"n_layer":{},"n_head":{},
+        "n_positions":64,"layer_norm_epsilon":1e-5,"activation_function":"gelu_new"}})", hidden, layers, heads);
 }
 
-ModelSpec llama_with(std::int64_t hidden, std::int64_t layers, std::int64_t heads, std::int64_t kv_heads, bool tied = false)
+std::string llama_with(std::int64_t hidden, std::int64_t layers, std::int64_t heads, std::int64_t kv_heads, bool tied = false)
 {
-    return parse_model_spec(fmt::format(R"({{"model_type":"llama","vocab_size":37,"hidden_size":{},"intermediate_size":48,
+    return fmt::format(R"({{"model_type":"llama","vocab_size":37,"hidden_size":{},"intermediate_size":48,
         "num_hidden_layers":{},"num_attention_heads":{},"num_key_value_heads":{},"max_position_embeddings":64,
         "rms_norm_eps":1e-6,"rope_theta":10000.0,"hidden_act":"silu","tie_word_embeddings":{}}})", hidden, layers, heads, kv_heads,
-        tied), "test");
+        tied);
 }
 
 /// Shared KV heads together with head norms and QKV biases: everything whose gradient is a partial sum.
-ModelSpec qwen3()
+std::string qwen3()
 {
-    return parse_model_spec(R"({"model_type":"qwen3","vocab_size":37,"hidden_size":32,"intermediate_size":48,
+    return R"({"model_type":"qwen3","vocab_size":37,"hidden_size":32,"intermediate_size":48,
         "num_hidden_layers":8,"num_attention_heads":8,"num_key_value_heads":2,"head_dim":4,"max_position_embeddings":64,
-        "rms_norm_eps":1e-6,"rope_theta":10000.0,"hidden_act":"silu","tie_word_embeddings":true,"attention_bias":true})", "test");
+        "rms_norm_eps":1e-6,"rope_theta":10000.0,"hidden_act":"silu","tie_word_embeddings":true,"attention_bias":true})";
 }
 
 void set(LayoutRow& row, const std::string& key, const std::string& value)
@@ -115,7 +115,9 @@ std::vector<LayoutRow> read_layout_table()
     return rows;
 }
 
-ModelSpec table_model(const std::string& name)
+ModelSpec table_model(const std::string& name) { return parse_model_spec(table_config(name), name); }
+
+std::string table_config(const std::string& name)
 {
     if (name == "gpt2") { return gpt2_with(32, 8, 8); }
     if (name == "gpt2-6") { return gpt2_with(36, 6, 6); }

@@ -35,5 +35,7 @@ std::vector<LayoutRow> read_layout_table();
 
 /// @throws std::runtime_error for a name that is none
 ModelSpec table_model(const std::string& name);
+/// Its config.json.
+std::string table_config(const std::string& name);
 
 }  // namespace plimsoll::test
