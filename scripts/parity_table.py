@@ -31,7 +31,7 @@ def table_of(rows):
     for (text, ranks), figures in rows.items():
         cells = [f"{value:.0e}" if value else "0" for dtype in ("fp64", "fp32") for value in figures.get(dtype, [])]
         cells += ["–"] * (6 - len(cells))
-        words = [word for word in text.split() if word != "mpi" and not word.startswith("fp32-steps")]
+        words = [word for word in text.split() if word != "mpi"]
         lines.append(f"| {ranks} | `{' '.join(words)}` | " + " | ".join(cells) + " |")
     return lines
 

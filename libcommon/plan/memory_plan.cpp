@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/units.hpp"
+#include "plan/communication_plan.hpp"
 
 namespace plimsoll
 {
@@ -241,6 +242,17 @@ nlohmann::ordered_json layout_json(const ParallelLayout& layout)
     return out;
 }
 
+nlohmann::ordered_json communication_json(const StepInputs& inputs)
+{
+    nlohmann::ordered_json groups = nlohmann::ordered_json::object();
+    for (const auto& [name, sent] : plan_communication(inputs))
+    {
+        groups[name]["calls"] = sent.calls;
+        groups[name]["bytes"] = sent.bytes;
+    }
+    return groups;
+}
+
 }  // namespace
 
 nlohmann::ordered_json memory_plan_json(const MemoryPlan& plan, const MemoryLimit& limit)
@@ -267,6 +279,7 @@ nlohmann::ordered_json memory_plan_json(const MemoryPlan& plan, const MemoryLimi
         row["peak_bytes"] = rank.peak().bytes;
         row["categories"] = categories_json(rank.peak());
         row["step"] = peak_json(rank.step);
+        row["communication"] = communication_json({plan.model, plan.layout, rank.coordinate, plan.policies});
         row["validation"] = rank.validation.bytes > 0 ? peak_json(rank.validation) : nlohmann::ordered_json();
         out["ranks"].push_back(std::move(row));
     }

@@ -107,7 +107,7 @@ std::string plan_row(const RankMemory& rank, const MemoryLimit& limit);
 std::string plan_against_measured(std::int64_t planned, std::int64_t measured);
 
 /// Schema 1, the text of plan.json and of plimsoll-estimate --json: "ranks" holds the rank of each stage that needs most, with
-/// "peak_bytes" and "categories" [{"name", "bytes"}] at that moment.
+/// "peak_bytes" and "categories" [{"name", "bytes"}] at that moment, and in "communication" the "calls" and "bytes" sent in one step by group.
 nlohmann::ordered_json memory_plan_json(const MemoryPlan& plan, const MemoryLimit& limit);
 
 }  // namespace plimsoll

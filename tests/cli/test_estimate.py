@@ -169,6 +169,23 @@ def test_json_agrees_with_itself(run):
     assert {"name", "peak_bytes"} == set(plan["knobs"][0])
 
 
+def test_what_a_rank_sends_in_a_step(run):
+    # Two stages of two dp ranks, 2 micro-batches of 4 x 1024 tokens of 768 floats: each goes up once and its gradient down once.
+    done, plan = estimate(run, *GPT2, "--pp", "2", "--dp", "2", "--memory-limit", "16GiB")
+    activation = 4 * 1024 * 768 * 4
+    first, last = (rank["communication"] for rank in plan["ranks"])
+    assert first["pp"] == last["pp"] == {"calls": 4, "bytes": 2 * activation}
+    # An all-reduce over two sends what it sums; the two stages share the 124.4 M parameters, of which the embedding stands on both.
+    sent = first["dp"]["bytes"] + last["dp"]["bytes"]
+    assert 1.0 <= sent / (4 * (124439808 + 50257 * 768)) < 1.01
+    assert first["embedding"]["bytes"] == pytest.approx(4 * 50257 * 768, rel=0.03)
+    table = run("estimate", *GPT2, "--pp", "2", "--dp", "2", "--memory-limit", "16GiB").stdout
+    assert re.search(r"^sent in a step, MiB$", table, re.M)
+    assert re.search(rf"^  pp +{2 * activation / 2**20:.2f} +{2 * activation / 2**20:.2f}   4 calls$", table, re.M)
+    alone = run("estimate", *GPT2, "--memory-limit", "16GiB").stdout
+    assert "sent in a step" not in alone
+
+
 def test_what_does_not_fit_is_refused_with_what_does(run):
     done = run("estimate", *GPT2, "--memory-limit", "3GiB")
     assert done.rc == 2

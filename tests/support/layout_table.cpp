@@ -48,7 +48,6 @@ void set(LayoutRow& row, const std::string& key, const std::string& value)
     else if (key == "pp-split") { row.layout.split = parse_stage_split(value); }
     else if (key == "axis-order") { row.layout.axis_order = parse_axis_order(value); }
     else if (key == "micro-batches") { row.micro_batches = number(); }
-    else if (key == "fp32-steps") { row.fp32_steps = number(); }
     else if (key == "mpi") { row.mpi = true; }
     else { throw std::runtime_error("unknown key '" + key + "'"); }
 }

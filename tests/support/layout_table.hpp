@@ -19,7 +19,6 @@ struct LayoutRow
     std::string model;
     ParallelLayout layout;        ///< with one micro-batch per step; every unit a bucket of its own, none resident
     std::int64_t micro_batches = 3;
-    std::int64_t fp32_steps = 50;
     bool mpi = false;
 
     /// The fewest micro-batches per step that the schedule takes.

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "base/units.hpp"
+#include "plan/communication_plan.hpp"
 #include "plan/kernel_shapes.hpp"
 
 namespace plimsoll
@@ -40,6 +42,7 @@ class Table
         header();
         for (int use = 0; use < num_memory_uses; ++use) { category(static_cast<MemoryUse>(use)); }
         peak();
+        sent();
         return std::move(text_);
     }
 
@@ -149,6 +152,40 @@ class Table
         text_ += fmt::format("total of {} {}: {}   limit of a rank: {} ({})\n", plan_.layout.world(),
                              plan_.layout.world() == 1 ? "rank" : "ranks", format_memory(static_cast<double>(total)),
                              format_memory(static_cast<double>(limit_.bytes)), limit_.source);
+    }
+
+    /// What a rank sends in one step, by group; groups that send next to nothing are in --json only.
+    void sent()
+    {
+        std::map<std::string, std::vector<PlannedCommunication>> groups;
+        std::int64_t largest = 0;
+        for (std::size_t i = 0; i < stages_.size(); ++i)
+        {
+            for (const auto& [name, sent] : plan_communication({plan_.model, plan_.layout, rank(stages_[i]).coordinate, plan_.policies}))
+            {
+                groups[name].resize(stages_.size());
+                groups[name][i] = sent;
+                largest = std::max(largest, sent.bytes);
+            }
+        }
+        if (largest == 0) { return; }
+        const MemoryUnit unit = memory_unit_for(largest);
+        text_ += "\n";
+        row(fmt::format("sent in a step, {}", unit.name), {}, "");
+        for (const auto& [name, stages] : groups)
+        {
+            std::vector<std::string> cells;
+            std::string calls;
+            bool counts = false;
+            for (const PlannedCommunication& sent : stages)
+            {
+                cells.push_back(sent.calls == 0 ? "-" : unit.text(sent.bytes));
+                counts = counts || unit.text(sent.bytes) != unit.text(0);
+                const bool same = sent.calls == stages.front().calls && &sent != &stages.front();
+                if (!same) { calls += fmt::format("{}{}", calls.empty() ? "" : " | ", sent.calls); }
+            }
+            if (counts) { row("  " + name, cells, calls + (calls == "1" ? " call" : " calls")); }
+        }
     }
 
     const MemoryPlan& plan_;

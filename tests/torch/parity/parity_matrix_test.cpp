@@ -79,18 +79,17 @@ TEST_P(ParityMatrix, ComputesWhatOneRankComputes)
     SCOPED_TRACE(run.row.text);
     const ModelSpec spec = table_model(run.row.model);
     const ParallelLayout layout = run.row.with_micro_batches(run.micro_batches());
-    const std::int64_t steps = run.dtype == at::kFloat ? run.row.fp32_steps : parity_steps;
     ParityRecord got;
     run_ranks(layout.world(),
               [&](Communicator& world)
               {
                   if (run.waiting == Waiting::plain)
                   {
-                      parity_body(world, spec, layout, run.dtype, steps, got);
+                      parity_body(world, spec, layout, run.dtype, parity_steps, got);
                       return;
                   }
                   const std::unique_ptr<Communicator> delayed = make_delayed_communicator(world);
-                  parity_body(*delayed, spec, layout, run.dtype, steps, got);
+                  parity_body(*delayed, spec, layout, run.dtype, parity_steps, got);
               });
     write_figures(run, expect_parity(got, one_rank(run.row.model, run.dtype), run.dtype));
 }
