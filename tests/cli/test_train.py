@@ -209,6 +209,11 @@ def test_a_running_status_names_the_step_and_a_failed_one_has_its_hint(tools, ru
     assert failed["hint"] == "make the shard again or restore a copy"
 
 
+def rates(root):
+    return {row["step"]: row["lr"] for row in metrics(root) if "lr" in row}
+
+
+# DeepSpeed 8171, torchtitan 4168: another learning rate after a resume.
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(tools, run, make_run, reference):
     root = make_run()
     process = start(tools, root)
@@ -219,6 +224,7 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(tools, run, make_run, r
     done = train(run, root)
     assert done.rc == 0, done.stderr
     assert losses(root) == losses(reference)
+    assert rates(root) == rates(reference) and len(set(rates(root).values())) > 4
     assert weights(root, 20) == weights(reference, 20)
 
 

@@ -32,6 +32,7 @@ void expect_equal_to_the_bit(const std::vector<ParallelLayout>& layouts, at::Sca
 
 }  // namespace
 
+// Megatron-LM 7452: label smoothing that differs by tp rank.
 TEST(LayoutParity, DropoutLabelSmoothingAndZLossDependOnNoLayout)
 {
     ParityTerms terms;
@@ -61,6 +62,7 @@ TEST(LayoutParity, DropoutLabelSmoothingAndZLossDependOnNoLayout)
     }
 }
 
+// DeepSpeed 4298: zero 2 and 3 with different losses.
 TEST(LayoutParity, ZeroStagesBucketsAndPrefetchAreEqualToTheBit)
 {
     for (const at::ScalarType dtype : {at::kDouble, at::kFloat})

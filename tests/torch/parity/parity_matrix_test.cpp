@@ -3,6 +3,16 @@
 // By default all rows in fp64 with their micro-batches under DelayedCommunicator (a result read before its wait is NaN), and each
 // fourth row in fp32 with as few micro-batches as its schedule takes. PLIMSOLL_PARITY=all runs each row in fp64 and fp32 with both numbers of
 // micro-batches; PLIMSOLL_PARITY_FIGURES=FILE gets one line per run with the largest differences, for scripts/parity_table.py.
+//
+// Faults that other systems shipped, and what here would have shown them (numbers as in their issue trackers):
+//   Megatron-LM 1754        vocabulary that tp does not divide              37 tokens in every row with tp
+//   Megatron-LM 7452        vocab-parallel loss off by log(tp)              every row with tp; label smoothing: layout_parity_test.cpp
+//   Megatron-LM 7227        tied weight counted twice in the norm           rows of gpt2, llama-tied and qwen3 with pp: norm of each step
+//   torchtitan 1733, 2972   accumulation with pp scales gradients           rows with pp, each with two numbers of micro-batches
+//   DeepSpeed 6550, 7981    the last micro-batch is not reduced             rows with dp, each with two numbers of micro-batches
+//   DeepSpeed 4298          zero 2 and 3 disagree                           rows with zero; to the bit: layout_parity_test.cpp
+//   DeepSpeed 1801 (BLOOM)  tp ranks clip differently, norms drift apart    clipping is on, copies are compared to the bit at the end
+//   torchtitan 774          ZBV computes something else                     rows with zbv
 
 #include <cstdlib>
 #include <fstream>

@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <string>
@@ -275,6 +276,7 @@ inline const ParityRecord& one_rank(const std::string& name, at::ScalarType dtyp
         const auto world = make_self_communicator("world");
         parity_body(*world, table_model(name), parity_layout(1, 1, 1, 1, 0), dtype, parity_steps, *run);
         EXPECT_LT(run->losses.back(), run->losses.front() - 1.5) << "the model does not learn";
+        EXPECT_GT(*std::max_element(run->norms.begin(), run->norms.end()), 1.0) << "no gradient was clipped";
     }
     return *run;
 }

@@ -214,6 +214,7 @@ TEST(MemoryPlan, DoublePrecisionDoublesActivations)
     EXPECT_EQ(twice.of(MemoryUse::loss), 2 * single.of(MemoryUse::loss));
 }
 
+// DeepSpeed 7640: tensors of more than 2^31 elements.
 TEST(MemoryPlan, LargestModelsStayWithinSixtyFourBits)
 {
     const ModelSpec model = read_model_spec(find_model("llama-3.1-405b", "."));
@@ -275,6 +276,7 @@ TEST(MemoryPlan, MessagesNeedScratchForEveryGroupThatReducesMuch)
     EXPECT_EQ(plan_rank_memory(inputs).step.of(MemoryUse::communication), 0);
 }
 
+// DeepSpeed 1302: ZeRO 2 that needs more than ZeRO 1.
 TEST(MemoryPlan, EachZeroStageNeedsLessByWhatItShards)
 {
     const ModelSpec model = eight_layer_gpt2();
