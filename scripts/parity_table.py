@@ -29,8 +29,9 @@ def table_of(rows):
     lines = ["| ranks | layout | fp64: loss | norm | gradient | fp32: loss | norm | gradient |",
              "|---|---|---|---|---|---|---|---|"]
     for (text, ranks), figures in rows.items():
-        cells = [f"{value:.0e}" if value else "0" for dtype in ("fp64", "fp32") for value in figures.get(dtype, [])]
-        cells += ["–"] * (6 - len(cells))
+        cells = []
+        for dtype in ("fp64", "fp32"):
+            cells += [f"{value:.0e}" if value else "0" for value in figures[dtype]] if dtype in figures else ["–"] * 3
         words = [word for word in text.split() if word != "mpi"]
         lines.append(f"| {ranks} | `{' '.join(words)}` | " + " | ".join(cells) + " |")
     return lines
