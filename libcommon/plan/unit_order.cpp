@@ -203,6 +203,17 @@ const std::vector<UnitAction>& UnitOrder::before()
     return actions_;
 }
 
+bool UnitOrder::is_read_soon(std::int64_t unit) const
+{
+    // What the use after next reads would be gathered again while the next one computes: it stays in the same room.
+    const std::size_t reach = layout_.prefetch == Prefetch::on ? 2 : 1;
+    for (std::size_t number = next_ + 1; number <= next_ + reach && number < uses_.size(); ++number)
+    {
+        if (contains(use(number).parameters, unit)) { return true; }
+    }
+    return false;
+}
+
 const std::vector<UnitAction>& UnitOrder::after()
 {
     EXPECT(next_ < uses_.size());
@@ -210,8 +221,7 @@ const std::vector<UnitAction>& UnitOrder::after()
     const UnitUse& ended = use(next_);
     for (const std::int64_t unit : ended.parameters)
     {
-        const bool stays = next_ + 1 < uses_.size() && contains(use(next_ + 1).parameters, unit);
-        if (at(unit).gathered != Gathered::yes || stays) { continue; }
+        if (at(unit).gathered != Gathered::yes || is_read_soon(unit)) { continue; }
         at(unit).gathered = Gathered::no;
         actions_.push_back({UnitStep::drop_parameters, unit});
     }

@@ -6,8 +6,9 @@
 /// and the head (last norm and loss, forward and backward at once), in the order of the stage's schedule. Around each use:
 ///
 ///     before: gathers of this use are waited for, those of the next one start (prefetch), buffers of gradients are made
-///     after:  parameters that the next use does not need are dropped; a unit whose gradients are complete joins the bucket,
-///             and a bucket that is large enough starts to be reduced, while the backward of what lies below runs
+///     after:  parameters that the next use does not need, nor, with prefetch, the one after it, are dropped; a unit whose
+///             gradients are complete joins the bucket, and a bucket that is large enough starts to be reduced, while the
+///             backward of what lies below runs
 ///     finish: what is left starts, then all is waited for
 ///
 /// Complete means: of the whole step below zero 2 (gradients add up on the rank first), of one micro-batch from zero 2 on
@@ -89,6 +90,8 @@ class UnitOrder
     void open_gradients(std::int64_t unit);
     void start_bucket();
     void wait_reducing();
+    /// @pre the use next_ reads it
+    bool is_read_soon(std::int64_t unit) const;
 
     ParallelLayout layout_;
     std::vector<UnitUse> uses_;

@@ -133,7 +133,8 @@ TEST(Overlap, WithoutPrefetchGathersAreWaitedFor)
 {
     const Waited with = waited_beside_long_computation(two_ranks(3));
     const Waited without = waited_beside_long_computation(two_ranks(3, Prefetch::off));
-    EXPECT_EQ(with.messages, without.messages);
+    // The last layer stays over the head: it would be gathered again at once.
+    EXPECT_EQ(with.messages + 1, without.messages);
     // 13 uses: six layers forward and backward, head; the embedding's forward too.
     EXPECT_GT(without.seconds, with.seconds + 8 * std::chrono::duration<double>(latency).count());
 }

@@ -110,8 +110,8 @@ TEST(UnitOrder, AUnitInTheBucketIsReducedBeforeItsNextMicroBatch)
 TEST(UnitOrder, WithZeroThreeTheNextUnitIsGatheredWhileOneComputes)
 {
     EXPECT_EQ(play(four_units(), sharded(3, 0), 1),
-              (Lines{"gather0 gathered0 gather1 | drop0", "gathered1 gather2 | drop1", "gathered2 gather3 | drop2",
-                     "gathered3 gather2 make3 | drop3 reduce3", "gathered2 gather1 make2 | drop2 reduced3 reduce2",
+              (Lines{"gather0 gathered0 gather1 | drop0", "gathered1 gather2 | drop1", "gathered2 gather3 | ",
+                     "gathered3 make3 | drop3 reduce3", "gather1 make2 | drop2 reduced3 reduce2",
                      "gathered1 make1 | drop1 reduced2 reduce1", "make0 | reduced1 reduce0", "reduced0"}));
 }
 
@@ -128,8 +128,8 @@ TEST(UnitOrder, SmallUnitsStayGathered)
     flat.units[3].num_elements = 10;
     ParallelLayout layout = sharded(3, 0);
     layout.resident_bytes = 40;
-    EXPECT_EQ(play(flat, layout, 1)[2], "gathered2 | drop2");
-    EXPECT_EQ(play(flat, layout, 1)[3], "gather2 make3 | reduce3");
+    EXPECT_EQ(play(flat, layout, 1)[2], "gathered2 | ");
+    EXPECT_EQ(play(flat, layout, 1)[3], "make3 | reduce3");
 }
 
 TEST(UnitOrder, ATiedEmbeddingIsCompleteAfterItsSecondUse)
@@ -139,7 +139,7 @@ TEST(UnitOrder, ATiedEmbeddingIsCompleteAfterItsSecondUse)
     const Lines lines = play(flat, sharded(2, 0), 1);
     EXPECT_EQ(lines[3], "make0 make3 | reduce3");
     EXPECT_EQ(lines[6], " | reduced1 reduce0");
-    EXPECT_EQ(play(flat, sharded(3, 0), 1)[3], "gathered0 gathered3 gather2 make0 make3 | drop0 drop3 reduce3");
+    EXPECT_EQ(play(flat, sharded(3, 0), 1)[3], "gathered0 gathered3 make0 make3 | drop0 drop3 reduce3");
 }
 
 TEST(UnitOrder, OfABackwardInHalvesOneReadsAndTheOtherAdds)
