@@ -4,6 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "base/bf16.hpp"
 #include "base/error.hpp"
 
 namespace plimsoll
@@ -16,6 +17,7 @@ template<class T>
 T add(T a, T b)
 {
     if constexpr (std::is_floating_point_v<T>) { return a + b; }
+    else if constexpr (std::is_same_v<T, Bf16>) { return Bf16(float(a) + float(b)); }
     else
     {
         using Unsigned = std::make_unsigned_t<T>;  // wraps without undefined behaviour
@@ -26,8 +28,8 @@ T add(T a, T b)
 template<class T>
 T larger(T a, T b)
 {
-    if constexpr (std::is_floating_point_v<T>) { return a > b || a != a ? a : b; }
-    else { return a > b ? a : b; }
+    if constexpr (std::is_integral_v<T>) { return a > b ? a : b; }
+    else { return a > b || a != a ? a : b; }
 }
 
 // `out` is an input or apart from both, element by element: no iteration waits for another.
@@ -36,6 +38,8 @@ T larger(T a, T b)
 #else
 #define PLIMSOLL_INDEPENDENT _Pragma("GCC ivdep")
 #endif
+
+constexpr std::int64_t bf16_block = 2048;
 
 template<class T>
 void pair_of(ReduceOp op, T* out, const T* a, const T* b, std::int64_t count)
@@ -60,11 +64,27 @@ void with_type(Dtype dtype, Body&& body)
     {
         case Dtype::f32: return body(float());
         case Dtype::f64: return body(double());
+        case Dtype::bf16: return body(Bf16());
         case Dtype::i32: return body(std::int32_t());
         case Dtype::i64: return body(std::int64_t());
         case Dtype::u8: return body(std::uint8_t());
         default: throw InternalError(fmt::format("no sum of {} over ranks", dtype_name(dtype)));
     }
+}
+
+/// One block of a sum of three and more, in fp32 up to the last input.
+void sum_bf16(Bf16* out, const void* const* inputs, std::int64_t num_inputs, std::int64_t done, std::int64_t num)
+{
+    float sums[bf16_block];
+    const auto input = [&](std::int64_t i) { return static_cast<const Bf16*>(inputs[i]) + done; };
+    const auto add_up = [&](const auto& from, const Bf16* next, auto* to)
+    {
+        PLIMSOLL_INDEPENDENT
+        for (std::int64_t i = 0; i < num; ++i) { to[i] = std::remove_reference_t<decltype(*to)>(float(from[i]) + float(next[i])); }
+    };
+    add_up(input(0), input(1), sums);
+    for (std::int64_t i = 2; i + 1 < num_inputs; ++i) { add_up(sums, input(i), sums); }
+    add_up(sums, input(num_inputs - 1), out);
 }
 
 }  // namespace
@@ -75,6 +95,7 @@ bool can_reduce(Dtype dtype)
     {
         case Dtype::f32:
         case Dtype::f64:
+        case Dtype::bf16:
         case Dtype::i32:
         case Dtype::i64:
         case Dtype::u8: return true;
@@ -107,11 +128,16 @@ void reduce_ranks(Dtype dtype, ReduceOp op, void* out, const void* const* inputs
     const std::int64_t size = dtype_bytes(dtype);
     for (std::int64_t done = 0; done < count;)
     {
-        const std::int64_t num = std::min(count - done, block_bytes / size);
+        std::int64_t num = std::min(count - done, block_bytes / size);
         const auto at = [&](std::int64_t input) { return static_cast<const char*>(inputs[input]) + done * size; };
         char* target = static_cast<char*>(out) + done * size;
         if (num_inputs == 1) { std::memmove(target, at(0), static_cast<std::size_t>(num * size)); }
         else if (num_inputs == 2) { reduce_pair(dtype, op, target, at(0), at(1), num); }
+        else if (dtype == Dtype::bf16 && op == ReduceOp::sum)
+        {
+            num = std::min(num, bf16_block);
+            sum_bf16(reinterpret_cast<Bf16*>(target), inputs, num_inputs, done, num);
+        }
         else
         {
             reduce_pair(dtype, op, block, at(0), at(1), num);

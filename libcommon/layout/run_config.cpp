@@ -437,7 +437,8 @@ void declare_dropout(OptionSet& options, RunConfig::Train& train)
 void declare_execution(OptionSet& options, RunConfig::Train& train)
 {
     options
-        .add_choice("train", "precision", train.precision, {"fp64", "fp32", "bf16", "fp16", "fp8"}, "of the arithmetic")
+        .add_choice("train", "precision", train.precision, {"fp64", "fp32", "bf16", "fp16", "fp8"},
+                    "of parameters and activations; bf16 is updated and summed up in fp32")
         .flag("precision")
         .peers({"dtype", "params-dtype", "mixed-precision", "training.mixed-precision-param", "mixed-precision-param"});
     options

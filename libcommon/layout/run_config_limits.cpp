@@ -35,7 +35,7 @@ const std::vector<NotYet>& not_yet()
         {"layout.ep", {"1"}, ""},
         {"layout.schedule", built_schedules(), schedule_hint},
         {"train.optimizer", {"adamw"}, ""},
-        {"train.precision", {"fp32", "fp64"}, ""},
+        {"train.precision", {"fp32", "fp64", "bf16"}, ""},
         {"train.attention-dropout", {"0"}, "fused attention kernels refuse it or mask in an order of their own; use hidden-dropout"},
         {"train.recompute", {"none"}, "a smaller micro-batch needs less memory"},
         {"model.init-from", {}, ""},
@@ -106,7 +106,7 @@ void check_num_sources(std::size_t num_sources)
 void add_run_config_hints(OptionSet& options)
 {
     const std::vector<std::pair<const char*, const char*>> hints = {
-        {"bf16", "--precision fp32 (bf16 is not available in this version)"},
+        {"bf16", "--precision bf16"},
         {"fp16", "--precision fp32 (fp16 is not available in this version)"},
         {"fp32", "--precision fp32"},
         {"fp8-format", "--precision fp32 (fp8 is not available in this version)"},

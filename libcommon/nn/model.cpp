@@ -66,7 +66,7 @@ Model::Model(const ModelSpec& spec, ShardedParams& params, std::int64_t seq_len,
     if (spec.position == PositionKind::rope)
     {
         const ScopedMemoryTag tag(MemoryTag::parameters);
-        rope_ = std::make_unique<RopeTable>(make_rope_table(spec.rope, spec.head_dim, seq_len, params.dtype()));
+        rope_ = std::make_unique<RopeTable>(make_rope_table(spec.rope, spec.head_dim, seq_len, params.sum_dtype()));
     }
     for (std::int64_t u = 0; u < params.num_units(); ++u)
     {
@@ -363,7 +363,10 @@ at::Tensor Model::hidden_states(const OpContext& ctx, const at::Tensor& ids_N)
 at::Tensor Model::logits(const OpContext& ctx, const at::Tensor& ids_N)
 {
     EXPECT(ctx.tp->size() == 1);
-    return project(hidden_states(ctx, ids_N), head_.weight_VD, at::Tensor());
+    const at::Tensor hidden_ND = hidden_states(ctx, ids_N);
+    const at::Tensor logits_NV = at::empty({hidden_ND.size(0), head_.weight_VD.size(0)}, options_.dtype(params_.sum_dtype()));
+    project_into(hidden_ND, head_.weight_VD, at::Tensor(), logits_NV, "product");
+    return logits_NV;
 }
 
 TrainForward Model::evaluate_stage(const OpContext& ctx, const TokenTensors& tokens, at::Tensor x_ND, UnitUses* uses)

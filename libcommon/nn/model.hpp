@@ -109,7 +109,7 @@ class Model
     TrainForward evaluate_stage(const OpContext& ctx, const TokenTensors& tokens, at::Tensor x_ND, UnitUses* uses = nullptr);
     /// Final hidden states [N, D] after the last norm, for tests and generation. @pre one stage
     at::Tensor hidden_states(const OpContext& ctx, const at::Tensor& ids_N);
-    /// Logits [N, V]. @pre one stage, tp 1
+    /// Logits [N, V], fp32 in a bf16 run. @pre one stage, tp 1
     at::Tensor logits(const OpContext& ctx, const at::Tensor& ids_N);
 
   private:

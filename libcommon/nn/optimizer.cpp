@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "base/error.hpp"
+#include "nn/kernels/convert_kernels.hpp"
 #include "nn/kernels/optimizer_kernels.hpp"
 #include "nn/kernels/parallel.hpp"
 
@@ -30,13 +32,14 @@ kernels::AdamWFactors factors_of(const AdamWStep& step)
 }
 
 template<class T>
-void update(const AdamWStep& step, BufferView param, BufferView grad, BufferView moment1, BufferView moment2)
+void update(const AdamWStep& step, BufferView param, BufferView grad, BufferView moment1, BufferView moment2, BufferView rounded)
 {
     const kernels::AdamWFactors factors = factors_of(step);
     T* p = static_cast<T*>(param.data);
     T* g = static_cast<T*>(grad.data);
     T* m = static_cast<T*>(moment1.data);
     T* v = static_cast<T*>(moment2.data);
+    Bf16* r = static_cast<Bf16*>(rounded.data);
     kernels::parallel_blocks(param.count, elements_per_block,
                              [&](std::int64_t i, std::int64_t last)
                              {
@@ -45,6 +48,10 @@ void update(const AdamWStep& step, BufferView param, BufferView grad, BufferView
                                      kernels::adamw_range_zeroing(factors, p + i, g + i, m + i, v + i, last - i);
                                  }
                                  else { kernels::adamw_range(factors, p + i, g + i, m + i, v + i, last - i); }
+                                 if constexpr (std::is_same_v<T, float>)
+                                 {
+                                     if (r != nullptr) { kernels::narrow(p + i, r + i, last - i); }  // still in a cache
+                                 }
                              });
 }
 
@@ -67,14 +74,17 @@ double squares(BufferView data)
 
 }  // namespace
 
-void adamw_update(const AdamWStep& step, BufferView param, BufferView grad, BufferView moment1, BufferView moment2)
+void adamw_update(const AdamWStep& step, BufferView param, BufferView grad, BufferView moment1, BufferView moment2,
+                  BufferView rounded)
 {
     EXPECT(step.step >= 1);
     EXPECT(grad.count == param.count && moment1.count == param.count && moment2.count == param.count);
     EXPECT(grad.dtype == param.dtype && moment1.dtype == param.dtype && moment2.dtype == param.dtype);
     EXPECT(param.dtype == Dtype::f32 || param.dtype == Dtype::f64);
-    if (param.dtype == Dtype::f32) { update<float>(step, param, grad, moment1, moment2); }
-    else { update<double>(step, param, grad, moment1, moment2); }
+    EXPECT(rounded.count == 0 ||
+           (rounded.dtype == Dtype::bf16 && rounded.count == param.count && param.dtype == Dtype::f32));
+    if (param.dtype == Dtype::f32) { update<float>(step, param, grad, moment1, moment2, rounded); }
+    else { update<double>(step, param, grad, moment1, moment2, rounded); }
 }
 
 std::vector<OptimizerRange> optimizer_ranges(const FlatUnit& unit, std::int64_t begin, std::int64_t end)
@@ -92,7 +102,7 @@ std::vector<OptimizerRange> optimizer_ranges(const FlatUnit& unit, std::int64_t 
 }
 
 void adamw_update_unit(const AdamWStep& step, const FlatUnit& unit, std::int64_t begin, std::int64_t end,
-                       BufferView param, BufferView grad, BufferView moment1, BufferView moment2)
+                       BufferView param, BufferView grad, BufferView moment1, BufferView moment2, BufferView rounded)
 {
     EXPECT(0 <= begin && begin <= end && end <= unit.num_elements);
     EXPECT(param.count == end - begin && grad.count == end - begin);
@@ -104,7 +114,7 @@ void adamw_update_unit(const AdamWStep& step, const FlatUnit& unit, std::int64_t
         const std::int64_t count = range.end - range.begin;
         const std::int64_t first = range.begin - begin;
         adamw_update(of_group, param.slice(first, count), grad.slice(first, count), moment1.slice(first, count),
-                     moment2.slice(first, count));
+                     moment2.slice(first, count), rounded.count > 0 ? rounded.slice(first, count) : rounded);
     }
 }
 

@@ -37,8 +37,10 @@ struct AdamWStep
     AfterUpdate after = AfterUpdate::keep_gradient;
 };
 
-/// One update of equally long f32 or f64 ranges of one type.
-void adamw_update(const AdamWStep& step, BufferView param, BufferView grad, BufferView moment1, BufferView moment2);
+/// One update of equally long f32 or f64 ranges of one type. `rounded`: receives the new values of `param` in bf16, where it has
+/// elements.
+void adamw_update(const AdamWStep& step, BufferView param, BufferView grad, BufferView moment1, BufferView moment2,
+                  BufferView rounded = {});
 
 /// A part of a flat unit that is updated with one decay.
 struct OptimizerRange
@@ -51,9 +53,10 @@ struct OptimizerRange
 /// The parts of [begin, end) (a dp shard) of `unit` that are trained: decay, then no_decay; empty parts left out.
 std::vector<OptimizerRange> optimizer_ranges(const FlatUnit& unit, std::int64_t begin, std::int64_t end);
 
-/// Updates the part [begin, end) of a unit; the views hold this part. Weight decay counts for the decay group only; the frozen part is left alone.
+/// Updates the part [begin, end) of a unit; the views hold this part, `rounded` too unless it is empty. Weight decay counts for the
+/// decay group only; the frozen part is left alone.
 void adamw_update_unit(const AdamWStep& step, const FlatUnit& unit, std::int64_t begin, std::int64_t end,
-                       BufferView param, BufferView grad, BufferView moment1, BufferView moment2);
+                       BufferView param, BufferView grad, BufferView moment1, BufferView moment2, BufferView rounded = {});
 
 /// Sum of squares in f64, by fixed blocks: the same bits for every number of threads. f32 or f64. NaN and Inf
 /// propagate.

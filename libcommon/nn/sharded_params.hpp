@@ -2,9 +2,12 @@
 /// Parameters, gradients and optimizer moments of one rank as flat buffers, one per unit, with a view for each tensor.
 ///
 /// Ownership: this object owns all buffers; views of what it keeps stay valid for its lifetime. One control thread. The order of
-/// elements is FlatLayout's; padding stays zero. fp32 and fp64 runs keep no separate master.
+/// elements is FlatLayout's; padding stays zero.
 ///
-/// What is kept of a unit: all of it, or this rank's shard: of moments from zero 1 on, of gradients from zero 2, of parameters
+/// bf16 parameters have a master copy in fp32, which the optimizer updates and checkpoints hold; the parameters are always the
+/// master rounded to nearest even. fp32 and fp64 parameters are their own master. Gradients and moments are fp32 at least.
+///
+/// What is kept of a unit: all of it, or this rank's shard: of moments and master from zero 1 on, of gradients from zero 2, of parameters
 /// under zero 3 (is_gathered()). The whole unit then comes and goes: make(), drop().
 
 #include <ATen/core/Tensor.h>
@@ -21,13 +24,13 @@
 namespace plimsoll::nn
 {
 
-enum class FlatState { params, grads, exp_avg, exp_avg_sq };
-constexpr int num_flat_states = 4;
+enum class FlatState { params, grads, exp_avg, exp_avg_sq, master };
+constexpr int num_flat_states = 5;
 
 class ShardedParams
 {
   public:
-    /// `dtype` kFloat or kDouble. Buffers are zero until initialize() or a checkpoint fills them.
+    /// `dtype` kFloat, kDouble or kBFloat16. Buffers are zero until initialize() or a checkpoint fills them.
     ShardedParams(const ModelSpec& model, const ParallelLayout& layout, const MeshCoordinate& coordinate,
                   at::ScalarType dtype, MemoryTracker& tracker);
 
@@ -35,6 +38,10 @@ class ShardedParams
     const ParallelLayout& layout() const { return layout_; }
     const MeshCoordinate& coordinate() const { return coordinate_; }
     at::ScalarType dtype() const { return dtype_; }
+    /// Of gradients, moments and master.
+    at::ScalarType sum_dtype() const;
+    /// Whether the master is a copy of its own; else FlatState::master means the parameters.
+    bool keeps_master() const { return sum_dtype() != dtype_; }
     std::int64_t num_units() const { return static_cast<std::int64_t>(flat_.units.size()); }
 
     /// The whole unit, 1-D, padding included; of moments what is kept. @pre it is there: kept whole, or made
@@ -61,14 +68,26 @@ class ShardedParams
     /// Of what is kept.
     void zero_grads();
 
+    /// Sets what this rank owns of the parameters from its master. Under zero 1 and 2 the rest is the other ranks' to send.
+    void round_master();
+    /// @throws NumericError naming the first tensor whose owned parameters are not the master, rounded
+    void check_master() const;
+
   private:
     struct Place
     {
         std::int64_t unit = 0;
         std::int64_t tensor = 0;
     };
+    at::ScalarType type_of(FlatState state) const { return state == FlatState::params ? dtype_ : sum_dtype(); }
+    /// Where a state lies: the master with the parameters unless it is a copy of its own.
+    std::size_t slot(FlatState state) const
+    {
+        return static_cast<std::size_t>(state == FlatState::master && !keeps_master() ? FlatState::params : state);
+    }
     bool keeps_shard(FlatState state, const FlatUnit& unit) const;
-    void initialize_unit(const FlatUnit& unit, std::uint64_t seed);
+    /// Initial values of a whole unit, padding zero.
+    void fill_initial(const FlatUnit& unit, std::uint64_t seed, const at::Tensor& values) const;
     const FlatTensor& flat_tensor(const std::string& name) const;
     const Place& place(const std::string& name) const;
 

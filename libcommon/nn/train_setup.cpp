@@ -9,6 +9,7 @@
 #include "nn/determinism.hpp"
 #include "nn/lr_schedule.hpp"
 #include "layout/device_mesh.hpp"
+#include "layout/precision.hpp"
 #include "plan/layout_search.hpp"
 #include "plan/plan_inputs.hpp"
 
@@ -106,7 +107,7 @@ TrainSetup prepare_training(const RunConfig& config, const TrainOptions& options
     validate_lr_schedule(schedule);
 
     setup.parameters = num_parameters(setup.model);
-    const std::int64_t element = config.train.precision == "fp64" ? 8 : 4;
+    const std::int64_t element = dtype_bytes(sum_dtype(parameter_dtype(config.train.precision)));
     setup.checkpoint_bytes = setup.parameters * element * 3;
     return setup;
 }

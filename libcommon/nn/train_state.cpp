@@ -6,6 +6,9 @@
 #include <fmt/ranges.h>
 
 #include "base/error.hpp"
+#include "engine/gradient_reducer.hpp"
+#include "layout/precision.hpp"
+#include "nn/ops/tensor_view.hpp"
 
 namespace plimsoll::nn
 {
@@ -19,21 +22,24 @@ struct StatePair
     StateKind kind;
 };
 
-constexpr StatePair saved_states[] = {
-    {FlatState::params, CheckpointState::model, StateKind::model},
-    {FlatState::exp_avg, CheckpointState::exp_avg, StateKind::optimizer},
-    {FlatState::exp_avg_sq, CheckpointState::exp_avg_sq, StateKind::optimizer},
-};
+/// The model is saved as its master: bf16 and fp32 runs write the same file, and either continues the other's.
+std::vector<StatePair> saved_states(const ShardedParams& params)
+{
+    const StateKind model = params.keeps_master() ? StateKind::optimizer : StateKind::model;
+    return {{FlatState::master, CheckpointState::model, model},
+            {FlatState::exp_avg, CheckpointState::exp_avg, StateKind::optimizer},
+            {FlatState::exp_avg_sq, CheckpointState::exp_avg_sq, StateKind::optimizer}};
+}
 
-Dtype dtype_of(const ShardedParams& params) { return params.dtype() == at::kDouble ? Dtype::f64 : Dtype::f32; }
+Dtype dtype_of(const ShardedParams& params) { return params.sum_dtype() == at::kDouble ? Dtype::f64 : Dtype::f32; }
 
 /// Calls visit(checkpoint tensor, box, address of the box's first element) for all boxes of this rank. Boxes of boxes_of()
 /// are contiguous in the flat buffer.
 template<class Visit>
 void for_each_box(const ShardedParams& params, Visit&& visit)
 {
-    const std::int64_t element_bytes = params.flat().element_bytes;
-    for (const StatePair& state : saved_states)
+    const std::int64_t element_bytes = sum_bytes(params.flat().element_bytes);
+    for (const StatePair& state : saved_states(params))
     {
         for (std::int64_t u = 0; u < params.num_units(); ++u)
         {
@@ -88,6 +94,7 @@ std::vector<CheckpointBox> held_boxes(const ShardedParams& params)
 SavedStep save_train_state(const std::string& root, const CheckpointMeta& meta, const ShardedParams& params,
                            Communicator& world)
 {
+    params.check_master();
     CheckpointWriter writer(root, meta, held_boxes(params), world);
     for_each_box(params,
                  [&](const CheckpointTensor& tensor, const Box& box, void* data)
@@ -100,7 +107,7 @@ SavedStep save_train_state(const std::string& root, const CheckpointMeta& meta, 
     return writer.commit();
 }
 
-void load_train_state(const CheckpointReader& reader, const ModelSpec& model, ShardedParams& params)
+void load_train_state(const CheckpointReader& reader, const ModelSpec& model, ShardedParams& params, RankGroups& groups)
 {
     check_tensors(reader, model);
     std::set<std::pair<CheckpointState, std::string>> checked;
@@ -124,6 +131,23 @@ void load_train_state(const CheckpointReader& reader, const ModelSpec& model, Sh
                      }
                      reader.read(tensor.state, tensor.name, box, data);
                  });
+    share_master(params, groups);
+}
+
+void share_master(ShardedParams& params, RankGroups& groups)
+{
+    if (!params.keeps_master()) { return; }
+    params.round_master();
+    if (!is_sharded(params.layout(), StateKind::optimizer)) { return; }
+    GradientReducer gatherer(params.flat(), params.layout(), groups);
+    Stream stream;
+    for (std::int64_t u = 0; u < params.num_units(); ++u)
+    {
+        if (params.comes_and_goes(FlatState::params, u)) { continue; }
+        gatherer.start_gather(u, buffer_view(params.owned(FlatState::params, u)), buffer_view(params.buffer(FlatState::params, u)),
+                              stream);
+        gatherer.wait_gather(u, stream);
+    }
 }
 
 }  // namespace plimsoll::nn

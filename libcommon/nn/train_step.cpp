@@ -300,9 +300,10 @@ void TrainStep::update(double grad_scale, double lr, std::int64_t adam_step)
         const FlatUnit& unit = params_.flat().units[static_cast<std::size_t>(u)];
         const UnitRange mine = reducer_.owned(u);
         const BufferView param = buffer_view(params_.owned(FlatState::params, u));
-        adamw_update_unit(adam, unit, mine.begin, mine.end, param, buffer_view(params_.owned(FlatState::grads, u)),
-                          buffer_view(params_.owned(FlatState::exp_avg, u)),
-                          buffer_view(params_.owned(FlatState::exp_avg_sq, u)));
+        adamw_update_unit(adam, unit, mine.begin, mine.end, buffer_view(params_.owned(FlatState::master, u)),
+                          buffer_view(params_.owned(FlatState::grads, u)), buffer_view(params_.owned(FlatState::exp_avg, u)),
+                          buffer_view(params_.owned(FlatState::exp_avg_sq, u)),
+                          params_.keeps_master() ? param : BufferView());
         zero_rest(u, mine);
         if (is_shared_out(u)) { reducer_.start_gather(u, param, buffer_view(params_.buffer(FlatState::params, u)), stream_); }
     }

@@ -10,6 +10,7 @@
 #include "base/units.hpp"
 #include "comm/exchange.hpp"
 #include "comm/rank_activity.hpp"
+#include "layout/precision.hpp"
 #include "nn/cpu_allocator.hpp"
 #include "nn/determinism.hpp"
 #include "nn/ops/tensor_view.hpp"
@@ -24,7 +25,15 @@ double now_seconds()
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-at::ScalarType scalar_type(const std::string& precision) { return precision == "fp64" ? at::kDouble : at::kFloat; }
+at::ScalarType scalar_type(const std::string& precision)
+{
+    switch (parameter_dtype(precision))
+    {
+        case Dtype::f64: return at::kDouble;
+        case Dtype::bf16: return at::kBFloat16;
+        default: return at::kFloat;
+    }
+}
 
 std::vector<OptimizerGroup> optimizer_groups(const RunConfig::Train& train, const ModelSpec& model)
 {
@@ -168,7 +177,7 @@ void Trainer::start(const ResumeChoice& choice)
     else
     {
         const CheckpointReader reader(choice.step_dir);
-        load_train_state(reader, setup_.model, *params_);
+        load_train_state(reader, setup_.model, *params_, groups_);
         written_as_ = reader.meta().layout_note;
         state_ = reader.meta().trainer;
         for (const OptimizerGroup& group : state_.groups)
@@ -278,6 +287,7 @@ void Trainer::log_step(const StepResult& result, double seconds)
     row["grad_norm"] = result.grad_norm;
     row["lr"] = result.lr;
     row["tokens_per_second"] = static_cast<double>(setup_.plan.tokens_per_step) / seconds;
+    row["precision"] = train.precision;
     row["consumed_samples"] = state_.consumed_samples;
     row["consumed_tokens"] = state_.consumed_tokens;
     row["valid_tokens"] = result.sums.count;

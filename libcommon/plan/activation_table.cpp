@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "layout/precision.hpp"
 #include "plan/kernel_shapes.hpp"
 
 namespace plimsoll
@@ -17,7 +18,26 @@ struct ActivationTable::Adder
     PlanOp op;
     MemoryUse kept;  ///< category of what outlives the operation
 
+    /// In the run's type.
     void add(const char* name, std::int64_t elements, TensorRole role, DividedBy divided = DividedBy::nothing) const
+    {
+        add(dtype, name, elements, role, divided);
+    }
+
+    /// In the type of sums.
+    void add_wide(const char* name, std::int64_t elements, TensorRole role, DividedBy divided = DividedBy::nothing) const
+    {
+        add(sum_dtype(dtype), name, elements, role, divided);
+    }
+
+    /// Scratch of the products with a weight [outputs, inputs].
+    void product(const char* name, std::int64_t tokens, std::int64_t inputs, std::int64_t outputs) const
+    {
+        if (!keeps_master(dtype)) { return; }
+        add_wide(name, product_scratch_elements(tokens, inputs, outputs), TensorRole::temporary, DividedBy::tp);
+    }
+
+    void add(Dtype type, const char* name, std::int64_t elements, TensorRole role, DividedBy divided) const
     {
         PlannedTensor tensor;
         tensor.op = op;
@@ -25,7 +45,7 @@ struct ActivationTable::Adder
         tensor.role = role;
         tensor.category = role == TensorRole::saved ? kept : MemoryUse::transient;
         tensor.divided = divided;
-        tensor.dtype = dtype;
+        tensor.dtype = type;
         tensor.elements = elements;
         tensors.push_back(tensor);
     }
@@ -33,45 +53,57 @@ struct ActivationTable::Adder
     void norm(const ModelSpec& model, std::int64_t tokens) const
     {
         const std::int64_t dim = model.hidden, rows = num_sum_blocks(tokens);
-        add("rstd", tokens, TensorRole::saved);
-        if (model.norm == NormKind::layer_norm) { add("mean", tokens, TensorRole::saved); }
+        add_wide("rstd", tokens, TensorRole::saved);
+        if (model.norm == NormKind::layer_norm) { add_wide("mean", tokens, TensorRole::saved); }
         add("y", tokens * dim, TensorRole::saved);
-        add("dweight_parts", rows * dim, TensorRole::temporary);
-        if (model.norm_bias) { add("dbias_parts", rows * dim, TensorRole::temporary); }
-        add("dweight", dim, TensorRole::pending);
-        if (model.norm_bias) { add("dbias", dim, TensorRole::pending); }
+        add_wide("dweight_parts", rows * dim, TensorRole::temporary);
+        if (model.norm_bias) { add_wide("dbias_parts", rows * dim, TensorRole::temporary); }
+        add_wide("dweight", dim, TensorRole::pending);
+        if (model.norm_bias) { add_wide("dbias", dim, TensorRole::pending); }
     }
 
     void attention(const ModelSpec& model, const LocalShapes& s) const
     {
         const std::int64_t n = s.tokens, rows = num_sum_blocks(n), kv_columns = s.kv_heads * s.head_dim;
         add("qkv", n * s.qkv_columns(), TensorRole::saved, DividedBy::tp);
-        if (model.qk_norm) { add("qk", n * (s.attention_columns() + kv_columns), TensorRole::temporary, DividedBy::tp); }
+        if (keeps_master(dtype))
+        {
+            add_wide("qkv_wide", n * s.qkv_columns(), TensorRole::temporary, DividedBy::tp);
+            add_wide("out_wide", n * s.attention_columns(), TensorRole::temporary, DividedBy::tp);
+        }
+        else if (model.qk_norm)
+        {
+            add("qk", n * (s.attention_columns() + kv_columns), TensorRole::temporary, DividedBy::tp);
+        }
+        product("qkv_product", n, s.hidden, s.qkv_columns());
+        product("o_product", n, s.attention_columns(), s.hidden);
         add("out", n * s.attention_columns(), TensorRole::saved, DividedBy::tp);
-        add("lse", n * s.heads, TensorRole::saved, DividedBy::tp);
+        add_wide("lse", n * s.heads, TensorRole::saved, DividedBy::tp);
         add("y", n * s.hidden, TensorRole::saved);
         add("dqkv", n * s.qkv_columns(), TensorRole::pending, DividedBy::tp);
-        add("dout", n * s.attention_columns(), TensorRole::temporary, DividedBy::tp);
-        add("dq", n * s.attention_columns(), TensorRole::temporary, DividedBy::tp);
-        add("dk", n * kv_columns, TensorRole::temporary, DividedBy::tp);
-        add("dv", n * kv_columns, TensorRole::temporary, DividedBy::tp);
+        add_wide("dout", n * s.attention_columns(), TensorRole::temporary, DividedBy::tp);
+        add_wide("dq", n * s.attention_columns(), TensorRole::temporary, DividedBy::tp);
+        add_wide("dk", n * kv_columns, TensorRole::temporary, DividedBy::tp);
+        add_wide("dv", n * kv_columns, TensorRole::temporary, DividedBy::tp);
         if (model.qk_norm)
         {
-            add("dq_norm_parts", rows * s.head_dim, TensorRole::temporary);
-            add("dq_norm", s.head_dim, TensorRole::pending);
-            add("dk_norm_parts", rows * s.head_dim, TensorRole::temporary);
-            add("dk_norm", s.head_dim, TensorRole::pending);
+            add_wide("dq_norm_parts", rows * s.head_dim, TensorRole::temporary);
+            add_wide("dq_norm", s.head_dim, TensorRole::pending);
+            add_wide("dk_norm_parts", rows * s.head_dim, TensorRole::temporary);
+            add_wide("dk_norm", s.head_dim, TensorRole::pending);
         }
         add("dx", n * s.hidden, TensorRole::output);
         if (s.hidden_dropout) { add("dbranch", n * s.hidden, TensorRole::pending); }
-        if (model.o_bias) { add("do_bias_parts", rows * s.hidden, TensorRole::temporary); }
-        if (model.qkv_bias) { add("dqkv_bias_parts", rows * s.qkv_columns(), TensorRole::temporary, DividedBy::tp); }
+        if (model.o_bias) { add_wide("do_bias_parts", rows * s.hidden, TensorRole::temporary); }
+        if (model.qkv_bias) { add_wide("dqkv_bias_parts", rows * s.qkv_columns(), TensorRole::temporary, DividedBy::tp); }
     }
 
     void mlp(const ModelSpec& model, const LocalShapes& s) const
     {
         const std::int64_t n = s.tokens, rows = num_sum_blocks(n);
         add("pre", n * s.pre_columns, TensorRole::saved, DividedBy::tp);
+        product("in_product", n, s.hidden, s.pre_columns);
+        product("down_product", n, s.ffn, s.hidden);
         add("act", n * s.ffn, TensorRole::temporary, DividedBy::tp);
         add("y", n * s.hidden, TensorRole::saved);
         add("dact", n * s.ffn, TensorRole::pending, DividedBy::tp);
@@ -79,8 +111,8 @@ struct ActivationTable::Adder
         if (s.hidden_dropout) { add("dbranch", n * s.hidden, TensorRole::pending); }
         if (model.mlp_bias)
         {
-            add("ddown_bias_parts", rows * s.hidden, TensorRole::temporary);
-            add("din_bias_parts", rows * s.pre_columns, TensorRole::temporary, DividedBy::tp);
+            add_wide("ddown_bias_parts", rows * s.hidden, TensorRole::temporary);
+            add_wide("din_bias_parts", rows * s.pre_columns, TensorRole::temporary, DividedBy::tp);
         }
     }
 };
@@ -88,7 +120,7 @@ struct ActivationTable::Adder
 LocalShapes make_local_shapes(const ModelSpec& model, const ParallelLayout& layout, const MeshCoordinate& coordinate,
                               const StepPolicies& policies, std::int64_t batch)
 {
-    EXPECT(policies.dtype == Dtype::f32 || policies.dtype == Dtype::f64);
+    EXPECT(policies.dtype == Dtype::f32 || policies.dtype == Dtype::f64 || policies.dtype == Dtype::bf16);
     EXPECT(batch >= 1 && policies.seq_len >= 1 && policies.threads >= 1);
     LocalShapes s;
     s.batch = batch;
@@ -104,8 +136,9 @@ LocalShapes make_local_shapes(const ModelSpec& model, const ParallelLayout& layo
     const std::int64_t first = std::min(model.vocab, coordinate[MeshAxis::tp] * s.vocab_columns);
     s.vocab = std::min(model.vocab, first + s.vocab_columns) - first;
     s.element_bytes = dtype_bytes(policies.dtype);
+    s.sum_bytes = dtype_bytes(sum_dtype(policies.dtype));
     s.chunk_rows =
-        std::min(s.tokens, loss_chunk_rows(s.tokens, s.vocab_columns, s.element_bytes, policies.loss_chunks));
+        std::min(s.tokens, loss_chunk_rows(s.tokens, s.vocab_columns, s.sum_bytes, policies.loss_chunks));
     s.threads = policies.threads;
     s.tp = layout.tp;
     s.hidden_dropout = policies.hidden_dropout > 0;
@@ -123,10 +156,11 @@ ActivationTable::ActivationTable(const ModelSpec& model, const LocalShapes& shap
     of(PlanOp::mlp, MemoryUse::activations).mlp(model, shapes);
     of(PlanOp::final_norm, MemoryUse::loss).norm(model, shapes.tokens);
     // The logits outlive no operation, but are a row of the memory table.
-    of(PlanOp::head_loss, MemoryUse::loss)
-        .add("logits", shapes.chunk_rows * logits_row_elements(shapes.vocab, shapes.element_bytes), TensorRole::temporary,
-             DividedBy::tp);
+    const Adder head = of(PlanOp::head_loss, MemoryUse::loss);
+    head.add_wide("logits", shapes.chunk_rows * logits_row_elements(shapes.vocab, shapes.sum_bytes), TensorRole::temporary,
+                  DividedBy::tp);
     tensors_.back().category = MemoryUse::loss;
+    head.product("product", shapes.chunk_rows, shapes.hidden, shapes.vocab);
     const Adder messages = of(PlanOp::pipeline, MemoryUse::communication);
     messages.add("x", stream, TensorRole::saved);
     messages.add("dy", stream, TensorRole::saved);
@@ -152,13 +186,13 @@ const PlannedTensor& ActivationTable::at(PlanOp op, const char* name) const
 std::int64_t ActivationTable::forward_workspace(PlanOp op) const
 {
     if (op != PlanOp::attention) { return 0; }
-    return flash_forward_workspace(shapes_.seq_len, shapes_.head_dim, shapes_.element_bytes, shapes_.threads);
+    return flash_forward_workspace(shapes_.seq_len, shapes_.head_dim, shapes_.sum_bytes, shapes_.threads);
 }
 
 std::int64_t ActivationTable::backward_workspace(PlanOp op) const
 {
     if (op != PlanOp::attention) { return 0; }
-    return flash_backward_workspace(shapes_.seq_len, shapes_.element_bytes, shapes_.threads);
+    return flash_backward_workspace(shapes_.seq_len, shapes_.sum_bytes, shapes_.threads);
 }
 
 }  // namespace plimsoll

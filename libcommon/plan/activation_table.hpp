@@ -4,7 +4,7 @@
 ///
 /// Legend: B sequences of a micro-batch, S their length, N = B*S tokens, D model, E head dim, H heads, K KV heads, A = H*E,
 /// T = (H + 2K)*E, F ffn, G = F or 2F (SwiGLU), V vocabulary; H, K, F and V are this rank's share. R = num_sum_blocks(N) rows of
-/// partial sums. All in the run's type; lse too.
+/// partial sums. In the run's type; statistics, sums, lse and logits in sum_dtype() of it (layout/precision.hpp).
 ///
 ///     op          tensor        elements   kept
 ///     embedding   y             N D        saved by the first layer's norm; not with a stage before
@@ -27,6 +27,8 @@
 ///     mlp         dx            N D        output of backward
 ///     attention, mlp  d*_bias_parts  R columns  temporary, where the model has that bias
 ///     head_loss   logits        chunk x V  temporary: one chunk, rows on cache lines
+///     all with a weight: *_product, product           temporary, in a bf16 run only: product_scratch_elements() in fp32
+///     attention   qkv_wide, out_wide       N T, N A   temporary, in a bf16 run only: what the attention kernel reads and writes, fp32
 ///     pipeline    x, dy         N D        received; dx and y are sent from where they were made
 
 #include <cstdint>
@@ -47,7 +49,7 @@ enum class Transport : std::uint8_t { threads, messages };
 /// What decides a step besides model, layout and rank.
 struct StepPolicies
 {
-    Dtype dtype = Dtype::f32;         ///< f32 or f64
+    Dtype dtype = Dtype::f32;         ///< of parameters and activations: f32, f64 or bf16
     std::int64_t seq_len = 0;         ///< S
     std::int64_t loss_chunks = 0;     ///< [train] loss-chunks; 0: chunks of at most 64 MiB
     std::int64_t threads = 1;         ///< of a rank: kernels' workspace grows with it
@@ -88,7 +90,8 @@ struct LocalShapes
     std::int64_t vocab = 0;                      ///< real rows of the vocabulary on this rank
     std::int64_t vocab_columns = 0;              ///< of the rank that has most: decides the chunks
     std::int64_t chunk_rows = 0;                 ///< of the loss
-    std::int64_t element_bytes = 4;
+    std::int64_t element_bytes = 4;              ///< of an activation
+    std::int64_t sum_bytes = 4;                  ///< of sums, logits, and what the attention kernel computes with
     std::int64_t threads = 1;
     std::int64_t tp = 1;
     bool hidden_dropout = false;

@@ -25,6 +25,22 @@ inline std::int64_t num_sum_blocks(std::int64_t rows)
     return (rows + block - 1) / block;
 }
 
+/// Rows of one block of a product of bf16 operands, which are converted to fp32 block by block (nn/ops/product.hpp): tokens, and
+/// rows of the weight. Large enough that conversion takes little beside the product, small enough to stay in a cache.
+inline std::int64_t product_token_rows(std::int64_t tokens) { return std::min<std::int64_t>(tokens, 512); }
+inline std::int64_t product_weight_rows(std::int64_t inputs, std::int64_t outputs)
+{
+    constexpr std::int64_t block_elements = std::int64_t{1} << 18;
+    return std::min(outputs, std::max<std::int64_t>(64, block_elements / std::max<std::int64_t>(1, inputs)));
+}
+
+/// fp32 elements of its scratch: a block of inputs, of outputs and of the weight.
+inline std::int64_t product_scratch_elements(std::int64_t tokens, std::int64_t inputs, std::int64_t outputs)
+{
+    const std::int64_t token_rows = product_token_rows(tokens), weight_rows = product_weight_rows(inputs, outputs);
+    return token_rows * (inputs + weight_rows) + weight_rows * inputs;
+}
+
 /// Most bytes of one chunk's logits where the run file does not say how many chunks.
 constexpr std::int64_t loss_chunk_bytes = std::int64_t{64} << 20;
 

@@ -39,24 +39,36 @@ class Writer
     void attention_forward()
     {
         const PlanOp op = PlanOp::attention;
+        const bool wide = table_.find(op, "qkv_wide") != nullptr;
         alloc(op, "qkv");
+        passing_if(op, "qkv_product");
         alloc_if(op, "qk");
-        alloc(op, "out");
+        alloc_if(op, "qkv_wide");
+        alloc(op, wide ? "out_wide" : "out");
         alloc(op, "lse");
         workspace(op, "flash forward", table_.forward_workspace(op));
+        if (wide)
+        {
+            alloc(op, "out");
+            free(op, "out_wide");
+            free(op, "qkv_wide");
+        }
+        free_if(op, "qk");
         alloc(op, "y");
+        passing_if(op, "o_product");
         compute(op, "forward", product(shapes_.hidden, shapes_.qkv_columns()) + 2 * scores() + out_product(),
                 2 * stream_bytes() + 2 * bytes(op, "qkv") + 2 * bytes(op, "out") + attention_weight_bytes());
         sum_over_tp(op, "y");
-        free_if(op, "qk");
     }
 
     void mlp_forward()
     {
         const PlanOp op = PlanOp::mlp;
         alloc(op, "pre");
+        passing_if(op, "in_product");
         alloc(op, "act");
         alloc(op, "y");
+        passing_if(op, "down_product");
         compute(op, "forward", mlp_product(),
                 2 * stream_bytes() + 2 * bytes(op, "pre") + 2 * bytes(op, "act") + mlp_weight_bytes());
         sum_over_tp(op, "y");
@@ -95,7 +107,9 @@ class Writer
         const PlanOp op = PlanOp::mlp;
         branch_gradient(op);
         alloc(op, "dact");
+        passing_if(op, "down_product");
         alloc(op, "dx");
+        passing_if(op, "in_product");
         compute(op, "backward input", mlp_product(),
                 2 * stream_bytes() + 3 * bytes(op, "pre") + 3 * bytes(op, "dact") + mlp_weight_bytes());
         sum_over_tp(op, "dx");
@@ -107,7 +121,9 @@ class Writer
     void mlp_backward_weight(Gradient incoming)
     {
         const PlanOp op = PlanOp::mlp;
+        passing_if(op, "down_product");
         passing_if(op, "ddown_bias_parts");
+        passing_if(op, "in_product");
         passing_if(op, "din_bias_parts");
         compute(op, "backward weight", mlp_product(),
                 2 * stream_bytes() + bytes(op, "pre") + bytes(op, "dact") + 2 * mlp_weight_bytes());
@@ -126,14 +142,20 @@ class Writer
         branch_gradient(op);
         alloc(op, "dqkv");
         alloc(op, "dout");
+        passing_if(op, "o_product");
         alloc_if(op, "qk");
+        alloc_if(op, "qkv_wide");
+        alloc_if(op, "out_wide");
         for (const char* name : {"dq", "dk", "dv"}) { alloc(op, name); }
         workspace(op, "flash backward", table_.backward_workspace(op));
         for (const char* name : {"dq", "dk", "dv"}) { free(op, name); }
+        free_if(op, "out_wide");
+        free_if(op, "qkv_wide");
         free_if(op, "qk");
         free(op, "dout");
         for (const char* name : {"dq_norm", "dk_norm"}) { head_norm_backward(name); }
         alloc(op, "dx");
+        passing_if(op, "qkv_product");
         compute(op, "backward input", product(shapes_.hidden, shapes_.qkv_columns()) + 5 * scores() + out_product(),
                 2 * stream_bytes() + 4 * bytes(op, "qkv") + 3 * bytes(op, "out") + attention_weight_bytes());
         sum_over_tp(op, "dx");
@@ -144,7 +166,9 @@ class Writer
     void attention_backward_weight(Gradient incoming)
     {
         const PlanOp op = PlanOp::attention;
+        passing_if(op, "o_product");
         passing_if(op, "do_bias_parts");
+        passing_if(op, "qkv_product");
         passing_if(op, "dqkv_bias_parts");
         compute(op, "backward weight", product(shapes_.hidden, shapes_.qkv_columns()) + out_product(),
                 2 * stream_bytes() + bytes(op, "qkv") + bytes(op, "out") + 2 * attention_weight_bytes());
@@ -215,12 +239,15 @@ class Writer
         {
             const std::int64_t rows = std::min(shapes_.chunk_rows, shapes_.tokens - first);
             const std::int64_t chunk_bytes = rows * shapes_.hidden * shapes_.element_bytes;
-            const std::int64_t logits_bytes = rows * shapes_.vocab * shapes_.element_bytes;
+            const std::int64_t logits_bytes = rows * shapes_.vocab * shapes_.sum_bytes;
             const std::int64_t weight_bytes = shapes_.vocab * shapes_.hidden * shapes_.element_bytes;
             const double flops = 2.0 * static_cast<double>(rows) * static_cast<double>(shapes_.hidden * shapes_.vocab);
+            loss_product(rows);
             compute(op, "loss", flops, chunk_bytes + 2 * logits_bytes + weight_bytes);
             collective(op, "row statistics", CollectiveKind::all_gather, rows * shapes_.tp * row_statistics_bytes);
             if (!train) { continue; }
+            loss_product(rows);
+            loss_product(rows);
             compute(op, "gradients", 2 * flops, 3 * chunk_bytes + 3 * logits_bytes + 3 * weight_bytes);
             collective(op, "dx", CollectiveKind::all_reduce, chunk_bytes);
         }
@@ -240,6 +267,17 @@ class Writer
     void free_if(PlanOp op, const char* name)
     {
         if (table_.find(op, name) != nullptr) { free(op, name); }
+    }
+
+    /// Scratch of a product with the head's weight; the last chunk may have fewer rows.
+    void loss_product(std::int64_t rows)
+    {
+        const PlannedTensor* scratch = table_.find(PlanOp::head_loss, "product");
+        if (scratch == nullptr) { return; }
+        PlannedTensor of_rows = *scratch;
+        of_rows.elements = product_scratch_elements(rows, shapes_.hidden, shapes_.vocab);
+        tensor(EventKind::alloc, of_rows, -1);
+        tensor(EventKind::free, of_rows, -1);
     }
 
     /// Hidden dropout draws its mask again.

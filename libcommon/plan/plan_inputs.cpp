@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "layout/cluster_file.hpp"
+#include "layout/precision.hpp"
 
 namespace plimsoll
 {
@@ -37,9 +38,8 @@ ParallelLayout parallel_layout(const RunConfig& config, std::int64_t world)
 
 StepPolicies step_policies(const RunConfig& config, std::int64_t threads, Validation validation)
 {
-    EXPECT(config.train.precision == "fp32" || config.train.precision == "fp64");
     StepPolicies policies;
-    policies.dtype = config.train.precision == "fp64" ? Dtype::f64 : Dtype::f32;
+    policies.dtype = parameter_dtype(config.train.precision);
     policies.seq_len = config.data.seq_len;
     policies.loss_chunks = config.train.loss_chunks;
     policies.hidden_dropout = config.train.hidden_dropout;

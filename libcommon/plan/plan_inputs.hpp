@@ -16,7 +16,7 @@ ParallelLayout parallel_layout(const RunConfig& config, std::int64_t world);
 /// Whether the run stops to validate, which needs memory of its own.
 enum class Validation { none, planned };
 
-/// Of ranks that exchange messages. `threads` of a rank. @pre precision is fp32 or fp64
+/// Of ranks that exchange messages. `threads` of a rank. @pre parameter_dtype() knows the precision
 StepPolicies step_policies(const RunConfig& config, std::int64_t threads, Validation validation);
 
 /// What a rank may use: [cluster] memory-limit, else the device memory of [cluster] file, else machine / local ranks.

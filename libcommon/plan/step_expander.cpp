@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "layout/precision.hpp"
 #include "plan/op_scripts.hpp"
 #include "plan/unit_order.hpp"
 
@@ -69,12 +70,12 @@ class StepExpander::Impl
     void reduce_and_update(const FlatLayout& flat)
     {
         phase_ = StepPhase::reduce;
-        for (const FlatUnit& unit : flat.units) { finish_unit(unit, flat.element_bytes); }
+        for (const FlatUnit& unit : flat.units) { finish_unit(unit, sum_bytes(flat.element_bytes)); }
         collective(PlanOp::reduce, "agreement", CollectiveKind::all_reduce, GroupKind::world, inputs_.layout.world(),
                    num_agreed_values * 8);
         phase_ = StepPhase::update;
         std::vector<std::int64_t> gathers;
-        for (const FlatUnit& unit : flat.units) { gathers.push_back(update_unit(unit, flat.element_bytes)); }
+        for (const FlatUnit& unit : flat.units) { gathers.push_back(update_unit(unit, flat)); }
         for (std::size_t u = 0; u < gathers.size(); ++u)
         {
             if (gathers[u] < 0) { continue; }
@@ -157,6 +158,7 @@ class StepExpander::Impl
         const auto u = static_cast<std::size_t>(action.unit);
         const FlatUnit& unit = flat_->units[u];
         const std::int64_t bytes = unit.num_elements * flat_->element_bytes;
+        const std::int64_t gradient_bytes = unit.num_elements * sum_bytes(flat_->element_bytes);
         const bool sharded = is_sharded(inputs_.layout, StateKind::optimizer);
         const CollectiveKind sum = sharded ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
         switch (action.step)
@@ -171,10 +173,10 @@ class StepExpander::Impl
             case UnitStep::drop_parameters: unit_buffer(EventKind::free, u, PlanOp::gather); break;
             case UnitStep::make_gradients: unit_buffer(EventKind::alloc, u, PlanOp::reduce); break;
             case UnitStep::reduce_start:
-                if (inputs_.layout.shards() > 1) { sums_[u] = start(PlanOp::reduce, "gradients", sum, GroupKind::dp, bytes, unit.layer); }
+                if (inputs_.layout.shards() > 1) { sums_[u] = start(PlanOp::reduce, "gradients", sum, GroupKind::dp, gradient_bytes, unit.layer); }
                 break;
             case UnitStep::reduce_wait:
-                if (inputs_.layout.shards() > 1) { wait(PlanOp::reduce, "gradients", sum, GroupKind::dp, bytes, sums_.at(u)); }
+                if (inputs_.layout.shards() > 1) { wait(PlanOp::reduce, "gradients", sum, GroupKind::dp, gradient_bytes, sums_.at(u)); }
                 if (inputs_.layout.shards_gradients()) { unit_buffer(EventKind::free, u, PlanOp::reduce); }
                 break;
         }
@@ -192,7 +194,7 @@ class StepExpander::Impl
         event.category = op == PlanOp::gather ? MemoryUse::parameters : MemoryUse::gradients;
         event.name = unit_kind_name(unit.kind);
         event.layer = unit.layer;
-        event.bytes = unit.num_elements * flat_->element_bytes;
+        event.bytes = unit.num_elements * (op == PlanOp::gather ? flat_->element_bytes : sum_bytes(flat_->element_bytes));
         const std::int64_t now = std::exchange(micro_batch_, made_in);
         emit(event);
         micro_batch_ = now;
@@ -406,7 +408,7 @@ class StepExpander::Impl
         gradient_sent_ = start_message(CollectiveKind::send, "dx");
     }
 
-    /// As GradientReducer::finish().
+    /// As GradientReducer::finish(). `element_bytes` of a gradient.
     void finish_unit(const FlatUnit& unit, std::int64_t element_bytes)
     {
         const ParallelLayout& layout = inputs_.layout;
@@ -448,12 +450,14 @@ class StepExpander::Impl
     }
 
     /// Returns the number of the gather that it starts, or -1.
-    std::int64_t update_unit(const FlatUnit& unit, std::int64_t element_bytes)
+    std::int64_t update_unit(const FlatUnit& unit, const FlatLayout& flat)
     {
+        const std::int64_t element_bytes = flat.element_bytes;
         const bool sharded = is_sharded(inputs_.layout, StateKind::optimizer);
         const std::int64_t elements = sharded ? unit.shard_elements : unit.num_elements;
-        // AdamW reads and writes parameter, gradient (zeroed) and two moments.
-        compute(PlanOp::update, "adamw", 16.0 * static_cast<double>(elements), 8 * elements * element_bytes);
+        // AdamW reads and writes parameter (or master), gradient (zeroed) and two moments; a master is rounded.
+        const std::int64_t rounded = keeps_master(inputs_.policies.dtype) ? element_bytes : 0;
+        compute(PlanOp::update, "adamw", 16.0 * static_cast<double>(elements), elements * (8 * sum_bytes(flat.element_bytes) + rounded));
         if (!sharded || inputs_.layout.shards() == 1 || is_gathered(unit, inputs_.layout, element_bytes)) { return -1; }
         return start(PlanOp::update, "parameters", CollectiveKind::all_gather, GroupKind::dp, unit.num_elements * element_bytes);
     }

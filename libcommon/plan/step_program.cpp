@@ -1,11 +1,13 @@
 #include "plan/step_program.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 #include <utility>
 
 #include "base/error.hpp"
 #include "layout/collective_cost.hpp"
+#include "layout/precision.hpp"
 #include "plan/communication_plan.hpp"
 #include "plan/step_expander.hpp"
 
@@ -55,9 +57,12 @@ void RankProgram::start_up(const EventSink& sink) const
     constexpr State states[] = {{"parameters", MemoryUse::parameters},
                                 {"gradients", MemoryUse::gradients},
                                 {"exp_avg", MemoryUse::optimizer},
-                                {"exp_avg_sq", MemoryUse::optimizer}};
+                                {"exp_avg_sq", MemoryUse::optimizer},
+                                {"master", MemoryUse::optimizer}};
     for (const State& state : states)
     {
+        if (std::strcmp(state.name, "master") == 0 && !keeps_master(inputs_.policies.dtype)) { continue; }
+        const std::int64_t element_bytes = state.use == MemoryUse::parameters ? flat_.element_bytes : sum_bytes(flat_.element_bytes);
         for (const FlatUnit& unit : flat_.units)
         {
             const ParallelLayout& layout = inputs_.layout;
@@ -65,12 +70,12 @@ void RankProgram::start_up(const EventSink& sink) const
                                : state.use == MemoryUse::gradients ? layout.shards_gradients()
                                                                    : is_sharded(layout, StateKind::optimizer);
             emit_buffer(sink, state.use, state.name, unit.layer,
-                        (shard ? unit.shard_elements : unit.num_elements) * flat_.element_bytes);
+                        (shard ? unit.shard_elements : unit.num_elements) * element_bytes);
         }
     }
     if (inputs_.model.position == PositionKind::rope)
     {
-        const std::int64_t table = inputs_.policies.seq_len * (inputs_.model.head_dim / 2) * flat_.element_bytes;
+        const std::int64_t table = inputs_.policies.seq_len * (inputs_.model.head_dim / 2) * sum_bytes(flat_.element_bytes);
         emit_buffer(sink, MemoryUse::parameters, "rope_cos", -1, table);
         emit_buffer(sink, MemoryUse::parameters, "rope_sin", -1, table);
     }

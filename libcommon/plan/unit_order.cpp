@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "layout/precision.hpp"
 
 namespace plimsoll
 {
@@ -126,7 +127,7 @@ UnitOrder::UnitOrder(const FlatLayout& flat, const ParallelLayout& layout, std::
     for (const FlatUnit& unit : flat.units)
     {
         Unit state;
-        state.bytes = unit.num_elements * flat.element_bytes;
+        state.bytes = unit.num_elements * sum_bytes(flat.element_bytes);
         state.is_gathered = plimsoll::is_gathered(unit, layout, flat.element_bytes);
         units_.push_back(state);
     }

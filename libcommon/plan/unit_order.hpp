@@ -75,7 +75,7 @@ class UnitOrder
     enum class Gradients : std::uint8_t { none, open, in_bucket, reducing };
     struct Unit
     {
-        std::int64_t bytes = 0;
+        std::int64_t bytes = 0;     ///< of its gradients
         bool is_gathered = false;   ///< else its parameters are always there
         std::int64_t contributions = 0;  ///< micro-batches of a step
         Gathered gathered = Gathered::no;

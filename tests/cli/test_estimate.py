@@ -265,7 +265,7 @@ def test_without_a_limit_the_machine_is_one(run):
     (["--dp", "3", "--global-batch", "4"], "global batch 4 is not a multiple of dp 3 x micro-batch 4"),
     (["--dp", "2", "--world", "3"], "does not equal world size 3"),
     (["--seq-len", "2048"], "data.seq-len 2048 is longer than the model's 1024 positions"),
-    (["--precision", "bf16"], "precision bf16 is not available in this version (only precision fp32 or fp64)"),
+    (["--precision", "fp16"], "precision fp16 is not available in this version (only precision fp32 or fp64 or bf16)"),
     (["--cp", "2"], "cp 2 is not available in this version"),
     (["--pp", "2", "--pp-schedule", "zbv"], "schedule zbv is not available in this version (only schedule 1f1b or gpipe or zb-h1). "
      "plimsoll-estimate --draw-schedule shows it"),

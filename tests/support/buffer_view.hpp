@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/bf16.hpp"
 #include "base/dtype.hpp"
 #include "mem/buffer_view.hpp"
 
@@ -18,7 +19,7 @@ constexpr Dtype dtype_of()
     else if constexpr (std::is_same_v<T, double>) { return Dtype::f64; }
     else if constexpr (std::is_same_v<T, std::int32_t>) { return Dtype::i32; }
     else if constexpr (std::is_same_v<T, std::int64_t>) { return Dtype::i64; }
-    else if constexpr (std::is_same_v<T, std::uint16_t>) { return Dtype::bf16; }
+    else if constexpr (std::is_same_v<T, std::uint16_t> || std::is_same_v<T, Bf16>) { return Dtype::bf16; }
     else
     {
         static_assert(std::is_same_v<T, std::uint8_t>);

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/dtype.hpp"
+#include "base/bf16.hpp"
 #include "comm/communicator.hpp"
 #include "comm/rank_activity.hpp"
 #include "support/buffer_view.hpp"
@@ -127,6 +127,46 @@ inline void a_large_all_reduce_is_the_serial_sum(Communicator& world)
 {
     check_all_reduce<float>(world, all_ranks(world), 1500007);
     check_all_reduce<double>(world, all_ranks(world), 300001);
+}
+
+/// Values that bf16 holds, their sums in fp32 in rank order, rounded behind the last rank.
+inline std::vector<Bf16> bf16_values(std::int64_t rank, std::int64_t count)
+{
+    std::vector<Bf16> values;
+    for (const float value : values_of<float>(rank, count)) { values.push_back(Bf16(value)); }
+    return values;
+}
+
+inline std::vector<Bf16> bf16_sums(std::int64_t num_ranks, std::int64_t count)
+{
+    std::vector<float> sums(static_cast<std::size_t>(count), 0.0F);
+    for (std::int64_t rank = 0; rank < num_ranks; ++rank)
+    {
+        const std::vector<Bf16> values = bf16_values(rank, count);
+        for (std::size_t i = 0; i < sums.size(); ++i) { sums[i] = rank == 0 ? float(values[i]) : sums[i] + float(values[i]); }
+    }
+    std::vector<Bf16> rounded;
+    for (const float sum : sums) { rounded.push_back(Bf16(sum)); }
+    return rounded;
+}
+
+/// Each partial sum rounded to bf16 would lose what is small beside it.
+inline void a_bf16_sum_is_taken_in_fp32_and_rounded_once(Communicator& world)
+{
+    Stream stream;
+    for (const std::int64_t count : {0, 1, 65, 3000, 100003})
+    {
+        std::vector<Bf16> data = bf16_values(world.rank(), count);
+        world.all_reduce(view_of(data), ReduceOp::sum, stream).wait(stream);
+        expect_bits(data, bf16_sums(world.size(), count), label(world, "bf16 all_reduce", count));
+        std::vector<Bf16> input = bf16_values(world.rank(), count * world.size());
+        std::vector<Bf16> output(static_cast<std::size_t>(count));
+        world.reduce_scatter(view_of(input), view_of(output), stream).wait(stream);
+        const std::vector<Bf16> sums = bf16_sums(world.size(), count * world.size());
+        const auto mine = sums.begin() + static_cast<std::ptrdiff_t>(world.rank() * count);
+        expect_bits(output, std::vector<Bf16>(mine, mine + static_cast<std::ptrdiff_t>(count)),
+                    label(world, "bf16 reduce_scatter", count));
+    }
 }
 
 template<class T>
@@ -501,6 +541,7 @@ inline const std::vector<ConformanceCase>& conformance_cases()
     static const std::vector<ConformanceCase> cases{
         {"AllReduceIsTheSerialSum", 1, all_reduce_is_the_serial_sum},
         {"ALargeAllReduceIsTheSerialSum", 1, a_large_all_reduce_is_the_serial_sum},
+        {"ABf16SumIsTakenInFp32AndRoundedOnce", 1, a_bf16_sum_is_taken_in_fp32_and_rounded_once},
         {"AllReduceFindsTheMaximum", 1, all_reduce_finds_the_maximum},
         {"AMaximumWithNanIsNan", 1, a_maximum_with_nan_is_nan},
         {"ReduceScatterIsTheSerialSum", 1, reduce_scatter_is_the_serial_sum},

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/units.hpp"
+#include "layout/precision.hpp"
 #include "plan/communication_plan.hpp"
 #include "plan/kernel_shapes.hpp"
 
@@ -101,7 +102,8 @@ class Table
         switch (use)
         {
             case MemoryUse::optimizer:
-                return layout.zero_stage >= 1 && layout.dp > 1 ? fmt::format("2 moments, over dp {}", layout.dp) : "2 moments";
+                return fmt::format("{}2 moments{}", keeps_master(plan_.policies.dtype) ? "master and " : "",
+                                   layout.zero_stage >= 1 && layout.dp > 1 ? fmt::format(", over dp {}", layout.dp) : "");
             case MemoryUse::activations: return in_flight_note();
             case MemoryUse::loss: return loss_note();
             default: return "";

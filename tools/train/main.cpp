@@ -101,6 +101,10 @@ void describe_run(Log& log, const nn::TrainSetup& setup)
                                 setup.plan.warmup_steps, config.train.schedule));
     log.row("plan", plan_row(setup.memory.worst(), setup.limit));
     for (const std::string& note : setup.model.notes) { log.row("note", note); }
+    if (config.train.precision == "bf16" && config.run.device == "cpu")
+    {
+        log.row("note", "bf16 halves parameters and activations; on a CPU its products go through fp32, so fp32 is the faster type");
+    }
 }
 
 ExitCode dry_run(const nn::TrainSetup& setup, Log& log)

@@ -70,7 +70,11 @@ template<GeluKind kind, class T>
 PLIMSOLL_INLINE void forward_of(const T* pre, T* out, std::int64_t count)
 {
 #pragma omp simd
-    for (std::int64_t i = 0; i < count; ++i) { out[i] = pre[i] * gelu<kind>(pre[i]).gate; }
+    for (std::int64_t i = 0; i < count; ++i)
+    {
+        const Wide<T> x = pre[i];
+        out[i] = T(x * gelu<kind>(x).gate);
+    }
 }
 
 template<GeluKind kind, class T>
@@ -79,10 +83,10 @@ PLIMSOLL_INLINE void backward_of(T* pre, T* gradient, std::int64_t count)
 #pragma omp simd
     for (std::int64_t i = 0; i < count; ++i)
     {
-        const T x = pre[i];
-        const GateAndSlope<T> value = gelu<kind>(x);
-        pre[i] = x * value.gate;
-        gradient[i] *= value.slope;
+        const Wide<T> x = pre[i];
+        const GateAndSlope<Wide<T>> value = gelu<kind>(x);
+        pre[i] = T(x * value.gate);
+        gradient[i] = T(gradient[i] * value.slope);
     }
 }
 
@@ -106,7 +110,11 @@ PLIMSOLL_INLINE void swiglu_out(const T* pre, T* out, std::int64_t ffn)
     const T* gate = pre;
     const T* up = pre + ffn;
 #pragma omp simd
-    for (std::int64_t i = 0; i < ffn; ++i) { out[i] = gate[i] * vector_sigmoid(gate[i]).value * up[i]; }
+    for (std::int64_t i = 0; i < ffn; ++i)
+    {
+        const Wide<T> g = gate[i];
+        out[i] = T(g * vector_sigmoid(g).value * up[i]);
+    }
 }
 
 template<class T>
@@ -117,14 +125,14 @@ PLIMSOLL_INLINE void swiglu_gradient(T* pre, T* gradient, std::int64_t ffn)
 #pragma omp simd
     for (std::int64_t i = 0; i < ffn; ++i)
     {
-        const T g = gate[i];
-        const T u = up[i];
-        const T d = gradient[i];
-        const Sigmoid<T> s = vector_sigmoid(g);
-        const T silu = g * s.value;
-        gate[i] = d * u * (s.value + silu * s.complement);
-        up[i] = d * silu;
-        gradient[i] = silu * u;
+        const Wide<T> g = gate[i];
+        const Wide<T> u = up[i];
+        const Wide<T> d = gradient[i];
+        const Sigmoid<Wide<T>> s = vector_sigmoid(g);
+        const Wide<T> silu = g * s.value;
+        gate[i] = T(d * u * (s.value + silu * s.complement));
+        up[i] = T(d * silu);
+        gradient[i] = T(silu * u);
     }
 }
 
@@ -138,6 +146,10 @@ PLIMSOLL_VECTORISED void gelu_forward(GeluKind kind, const double* pre, double* 
 {
     forward(kind, pre, out, count);
 }
+PLIMSOLL_VECTORISED void gelu_forward(GeluKind kind, const Bf16* pre, Bf16* out, std::int64_t count)
+{
+    forward(kind, pre, out, count);
+}
 
 PLIMSOLL_VECTORISED void gelu_backward(GeluKind kind, float* pre, float* gradient, std::int64_t count)
 {
@@ -147,15 +159,24 @@ PLIMSOLL_VECTORISED void gelu_backward(GeluKind kind, double* pre, double* gradi
 {
     backward(kind, pre, gradient, count);
 }
+PLIMSOLL_VECTORISED void gelu_backward(GeluKind kind, Bf16* pre, Bf16* gradient, std::int64_t count)
+{
+    backward(kind, pre, gradient, count);
+}
 
 PLIMSOLL_VECTORISED void swiglu_forward(const float* pre, float* out, std::int64_t ffn) { swiglu_out(pre, out, ffn); }
 PLIMSOLL_VECTORISED void swiglu_forward(const double* pre, double* out, std::int64_t ffn) { swiglu_out(pre, out, ffn); }
+PLIMSOLL_VECTORISED void swiglu_forward(const Bf16* pre, Bf16* out, std::int64_t ffn) { swiglu_out(pre, out, ffn); }
 
 PLIMSOLL_VECTORISED void swiglu_backward(float* pre, float* gradient, std::int64_t ffn)
 {
     swiglu_gradient(pre, gradient, ffn);
 }
 PLIMSOLL_VECTORISED void swiglu_backward(double* pre, double* gradient, std::int64_t ffn)
+{
+    swiglu_gradient(pre, gradient, ffn);
+}
+PLIMSOLL_VECTORISED void swiglu_backward(Bf16* pre, Bf16* gradient, std::int64_t ffn)
 {
     swiglu_gradient(pre, gradient, ffn);
 }

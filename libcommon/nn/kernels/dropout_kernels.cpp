@@ -15,18 +15,18 @@ template<class T>
 PLIMSOLL_INLINE void drop(const DropoutRule& rule, const std::uint32_t* words, const T* x, T* out, std::int64_t count)
 {
     const std::uint32_t threshold = rule.threshold;
-    const T scale = T(rule.scale);
+    const Wide<T> scale = Wide<T>(rule.scale);
 #pragma omp simd
-    for (std::int64_t i = 0; i < count; ++i) { out[i] = words[i] >= threshold ? x[i] * scale : T(0); }
+    for (std::int64_t i = 0; i < count; ++i) { out[i] = T(words[i] >= threshold ? x[i] * scale : Wide<T>(0)); }
 }
 
 template<class T>
 PLIMSOLL_INLINE void drop_add(const DropoutRule& rule, const std::uint32_t* words, const T* x, T* sum, std::int64_t count)
 {
     const std::uint32_t threshold = rule.threshold;
-    const T scale = T(rule.scale);
+    const Wide<T> scale = Wide<T>(rule.scale);
 #pragma omp simd
-    for (std::int64_t i = 0; i < count; ++i) { sum[i] = x[i] + (words[i] >= threshold ? sum[i] * scale : T(0)); }
+    for (std::int64_t i = 0; i < count; ++i) { sum[i] = T(x[i] + (words[i] >= threshold ? sum[i] * scale : Wide<T>(0))); }
 }
 
 }  // namespace
@@ -49,6 +49,11 @@ PLIMSOLL_VECTORISED void drop_vector(const DropoutRule& rule, const std::uint32_
 {
     drop(rule, words, x, out, count);
 }
+PLIMSOLL_VECTORISED void drop_vector(const DropoutRule& rule, const std::uint32_t* words, const Bf16* x, Bf16* out,
+                                     std::int64_t count)
+{
+    drop(rule, words, x, out, count);
+}
 
 PLIMSOLL_VECTORISED void drop_and_add(const DropoutRule& rule, const std::uint32_t* words, const float* x, float* sum,
                                       std::int64_t count)
@@ -56,6 +61,11 @@ PLIMSOLL_VECTORISED void drop_and_add(const DropoutRule& rule, const std::uint32
     drop_add(rule, words, x, sum, count);
 }
 PLIMSOLL_VECTORISED void drop_and_add(const DropoutRule& rule, const std::uint32_t* words, const double* x, double* sum,
+                                      std::int64_t count)
+{
+    drop_add(rule, words, x, sum, count);
+}
+PLIMSOLL_VECTORISED void drop_and_add(const DropoutRule& rule, const std::uint32_t* words, const Bf16* x, Bf16* sum,
                                       std::int64_t count)
 {
     drop_add(rule, words, x, sum, count);

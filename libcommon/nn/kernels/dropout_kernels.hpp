@@ -1,7 +1,9 @@
 #pragma once
-/// Dropout over elements whose random words are at hand. Torch-free; float and double.
+/// Dropout over elements whose random words are at hand. Torch-free; float, double, and bf16 through float.
 
 #include <cstdint>
+
+#include "base/bf16.hpp"
 
 namespace plimsoll::nn::kernels
 {
@@ -19,9 +21,11 @@ DropoutRule dropout_rule(double rate);
 /// out[i] = dropout(x[i]); out may be x.
 void drop_vector(const DropoutRule& rule, const std::uint32_t* words, const float* x, float* out, std::int64_t count);
 void drop_vector(const DropoutRule& rule, const std::uint32_t* words, const double* x, double* out, std::int64_t count);
+void drop_vector(const DropoutRule& rule, const std::uint32_t* words, const Bf16* x, Bf16* out, std::int64_t count);
 
 /// sum[i] = x[i] + dropout(sum[i]).
 void drop_and_add(const DropoutRule& rule, const std::uint32_t* words, const float* x, float* sum, std::int64_t count);
 void drop_and_add(const DropoutRule& rule, const std::uint32_t* words, const double* x, double* sum, std::int64_t count);
+void drop_and_add(const DropoutRule& rule, const std::uint32_t* words, const Bf16* x, Bf16* sum, std::int64_t count);
 
 }  // namespace plimsoll::nn::kernels

@@ -11,44 +11,45 @@ namespace
 {
 
 template<class T>
-PLIMSOLL_INLINE T row_mean(const T* x, std::int64_t dim)
+PLIMSOLL_INLINE Wide<T> row_mean(const T* x, std::int64_t dim)
 {
-    T sum = 0;
+    Wide<T> sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (std::int64_t d = 0; d < dim; ++d) { sum += x[d]; }
-    return sum / T(dim);
+    return sum / Wide<T>(dim);
 }
 
 /// Mean of (x - center)^2: two passes, since mean(x^2) - mean^2 cancels where the mean is large.
 template<class T>
-PLIMSOLL_INLINE T row_mean_square(const T* x, std::int64_t dim, T center)
+PLIMSOLL_INLINE Wide<T> row_mean_square(const T* x, std::int64_t dim, Wide<T> center)
 {
-    T sum = 0;
+    Wide<T> sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (std::int64_t d = 0; d < dim; ++d) { sum += (x[d] - center) * (x[d] - center); }
-    return sum / T(dim);
+    return sum / Wide<T>(dim);
 }
 
-template<class T>
-PLIMSOLL_INLINE void forward_rows(const NormRows<T>& in, double eps, T* y)
+template<class T, class Out>
+PLIMSOLL_INLINE void forward_rows(const NormRows<T>& in, double eps, Out* y)
 {
+    using W = Wide<T>;
     for (std::int64_t row = 0; row < in.rows; ++row)
     {
         const T* x = in.x + row * in.dim;
-        T* out = y + row * in.dim;
-        const T mean = in.mean != nullptr ? row_mean(x, in.dim) : T(0);
-        const T rstd = T(1) / std::sqrt(row_mean_square(x, in.dim, mean) + T(eps));
+        Out* out = y + row * in.dim;
+        const W mean = in.mean != nullptr ? row_mean(x, in.dim) : W(0);
+        const W rstd = W(1) / std::sqrt(row_mean_square(x, in.dim, mean) + W(eps));
         if (in.mean != nullptr) { in.mean[row] = mean; }
         in.rstd[row] = rstd;
         if (in.bias != nullptr)
         {
 #pragma omp simd
-            for (std::int64_t d = 0; d < in.dim; ++d) { out[d] = (x[d] - mean) * rstd * in.weight[d] + in.bias[d]; }
+            for (std::int64_t d = 0; d < in.dim; ++d) { out[d] = Out((x[d] - mean) * rstd * in.weight[d] + in.bias[d]); }
         }
         else
         {
 #pragma omp simd
-            for (std::int64_t d = 0; d < in.dim; ++d) { out[d] = (x[d] - mean) * rstd * in.weight[d]; }
+            for (std::int64_t d = 0; d < in.dim; ++d) { out[d] = Out((x[d] - mean) * rstd * in.weight[d]); }
         }
     }
 }
@@ -57,27 +58,28 @@ PLIMSOLL_INLINE void forward_rows(const NormRows<T>& in, double eps, T* y)
 template<class T>
 PLIMSOLL_INLINE void backward_rows(const NormRows<T>& in, const NormGradient<T>& gradient)
 {
+    using W = Wide<T>;
     for (std::int64_t row = 0; row < in.rows; ++row)
     {
         const T* x = in.x + row * in.dim;
         const T* dy = gradient.dy + row * in.dim;
         T* dx = gradient.dx + row * in.dim;
         const T* weight = in.weight;
-        T* dweight = gradient.dweight;
-        T* dbias = gradient.dbias;
-        const T mean = in.mean != nullptr ? in.mean[row] : T(0);
-        const T rstd = in.rstd[row];
-        T sum_g = 0;
-        T sum_g_xhat = 0;
+        W* dweight = gradient.dweight;
+        W* dbias = gradient.dbias;
+        const W mean = in.mean != nullptr ? in.mean[row] : W(0);
+        const W rstd = in.rstd[row];
+        W sum_g = 0;
+        W sum_g_xhat = 0;
 #pragma omp simd reduction(+ : sum_g, sum_g_xhat)
         for (std::int64_t d = 0; d < in.dim; ++d)
         {
-            const T g = dy[d] * weight[d];
+            const W g = W(dy[d]) * weight[d];
             sum_g += g;
             sum_g_xhat += g * ((x[d] - mean) * rstd);
         }
-        const T mean_g = in.mean != nullptr ? sum_g / T(in.dim) : T(0);
-        const T mean_g_xhat = sum_g_xhat / T(in.dim);
+        const W mean_g = in.mean != nullptr ? sum_g / W(in.dim) : W(0);
+        const W mean_g_xhat = sum_g_xhat / W(in.dim);
         if (dbias != nullptr)
         {
 #pragma omp simd
@@ -89,10 +91,10 @@ PLIMSOLL_INLINE void backward_rows(const NormRows<T>& in, const NormGradient<T>&
 #pragma omp simd
             for (std::int64_t d = 0; d < in.dim; ++d)
             {
-                const T xhat = (x[d] - mean) * rstd;
-                const T g = dy[d];
+                const W xhat = (x[d] - mean) * rstd;
+                const W g = dy[d];
                 dweight[d] += g * xhat;
-                dx[d] = residual[d] + rstd * (g * weight[d] - mean_g - xhat * mean_g_xhat);
+                dx[d] = T(residual[d] + rstd * (g * weight[d] - mean_g - xhat * mean_g_xhat));
             }
         }
         else
@@ -100,10 +102,10 @@ PLIMSOLL_INLINE void backward_rows(const NormRows<T>& in, const NormGradient<T>&
 #pragma omp simd
             for (std::int64_t d = 0; d < in.dim; ++d)
             {
-                const T xhat = (x[d] - mean) * rstd;
-                const T g = dy[d];
+                const W xhat = (x[d] - mean) * rstd;
+                const W g = dy[d];
                 dweight[d] += g * xhat;
-                dx[d] = rstd * (g * weight[d] - mean_g - xhat * mean_g_xhat);
+                dx[d] = T(rstd * (g * weight[d] - mean_g - xhat * mean_g_xhat));
             }
         }
     }
@@ -113,12 +115,18 @@ PLIMSOLL_INLINE void backward_rows(const NormRows<T>& in, const NormGradient<T>&
 
 PLIMSOLL_VECTORISED void norm_forward(const NormRows<float>& in, double eps, float* y) { forward_rows(in, eps, y); }
 PLIMSOLL_VECTORISED void norm_forward(const NormRows<double>& in, double eps, double* y) { forward_rows(in, eps, y); }
+PLIMSOLL_VECTORISED void norm_forward(const NormRows<Bf16>& in, double eps, Bf16* y) { forward_rows(in, eps, y); }
+PLIMSOLL_VECTORISED void norm_forward(const NormRows<Bf16>& in, double eps, float* y) { forward_rows(in, eps, y); }
 
 PLIMSOLL_VECTORISED void norm_backward(const NormRows<float>& in, const NormGradient<float>& gradient)
 {
     backward_rows(in, gradient);
 }
 PLIMSOLL_VECTORISED void norm_backward(const NormRows<double>& in, const NormGradient<double>& gradient)
+{
+    backward_rows(in, gradient);
+}
+PLIMSOLL_VECTORISED void norm_backward(const NormRows<Bf16>& in, const NormGradient<Bf16>& gradient)
 {
     backward_rows(in, gradient);
 }

@@ -1,7 +1,9 @@
 #pragma once
-/// LayerNorm and RMSNorm over contiguous rows, on one thread. Torch-free; float and double.
+/// LayerNorm and RMSNorm over contiguous rows, on one thread. Torch-free; float, double, and bf16 with statistics and sums in float.
 
 #include <cstdint>
+
+#include "base/bf16.hpp"
 
 namespace plimsoll::nn::kernels
 {
@@ -16,13 +18,15 @@ struct NormRows
     const T* x = nullptr;
     const T* weight = nullptr;
     const T* bias = nullptr;
-    T* mean = nullptr;
-    T* rstd = nullptr;
+    Wide<T>* mean = nullptr;
+    Wide<T>* rstd = nullptr;
 };
 
 /// Writes y, mean and rstd.
 void norm_forward(const NormRows<float>& in, double eps, float* y);
 void norm_forward(const NormRows<double>& in, double eps, double* y);
+void norm_forward(const NormRows<Bf16>& in, double eps, Bf16* y);
+void norm_forward(const NormRows<Bf16>& in, double eps, float* y);
 
 /// dx = (residual or 0) + gradient of x; `dx` may be `dy` or `residual`. Adds into dweight and (unless nullptr)
 /// dbias.
@@ -32,10 +36,11 @@ struct NormGradient
     const T* dy = nullptr;
     const T* residual = nullptr;  ///< nullptr: none
     T* dx = nullptr;
-    T* dweight = nullptr;
-    T* dbias = nullptr;
+    Wide<T>* dweight = nullptr;
+    Wide<T>* dbias = nullptr;
 };
 void norm_backward(const NormRows<float>& in, const NormGradient<float>& gradient);
 void norm_backward(const NormRows<double>& in, const NormGradient<double>& gradient);
+void norm_backward(const NormRows<Bf16>& in, const NormGradient<Bf16>& gradient);
 
 }  // namespace plimsoll::nn::kernels

@@ -1,7 +1,9 @@
 #pragma once
-/// Rotation of heads by position (nn/ops/rope.hpp). Torch-free; float and double.
+/// Rotation of heads by position (nn/ops/rope.hpp). Torch-free; float, double, and bf16 with tables in float.
 
 #include <cstdint>
+
+#include "base/bf16.hpp"
 
 namespace plimsoll::nn::kernels
 {
@@ -20,5 +22,12 @@ void rotate_heads(Rotation rotation, const float* source, std::int64_t source_st
 void rotate_heads(Rotation rotation, const double* source, std::int64_t source_stride, double* target,
                   std::int64_t target_stride, std::int64_t heads, std::int64_t half, const double* cosine,
                   const double* sine);
+void rotate_heads(Rotation rotation, const Bf16* source, std::int64_t source_stride, Bf16* target,
+                  std::int64_t target_stride, std::int64_t heads, std::int64_t half, const float* cosine,
+                  const float* sine);
+/// Of a gradient that was computed in float: rounded once.
+void rotate_heads(Rotation rotation, const float* source, std::int64_t source_stride, Bf16* target,
+                  std::int64_t target_stride, std::int64_t heads, std::int64_t half, const float* cosine,
+                  const float* sine);
 
 }  // namespace plimsoll::nn::kernels

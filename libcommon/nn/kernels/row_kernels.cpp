@@ -9,7 +9,7 @@ namespace
 {
 
 template<class T>
-PLIMSOLL_INLINE void add_all_rows(const T* x, std::int64_t rows, std::int64_t columns, std::int64_t stride, T* sum)
+PLIMSOLL_INLINE void add_all_rows(const T* x, std::int64_t rows, std::int64_t columns, std::int64_t stride, Wide<T>* sum)
 {
     for (std::int64_t row = 0; row < rows; ++row)
     {
@@ -31,11 +31,11 @@ PLIMSOLL_INLINE void add_partials(const T* x, std::int64_t rows, std::int64_t co
     }
 }
 
-template<class T>
-PLIMSOLL_INLINE void add_two(const T* a, const T* b, T* out, std::int64_t count)
+template<class A, class T>
+PLIMSOLL_INLINE void add_two(const A* a, const T* b, T* out, std::int64_t count)
 {
 #pragma omp simd
-    for (std::int64_t i = 0; i < count; ++i) { out[i] = a[i] + b[i]; }
+    for (std::int64_t i = 0; i < count; ++i) { out[i] = T(a[i] + b[i]); }
 }
 
 }  // namespace
@@ -47,6 +47,11 @@ PLIMSOLL_VECTORISED void add_rows(const float* x, std::int64_t rows, std::int64_
 }
 PLIMSOLL_VECTORISED void add_rows(const double* x, std::int64_t rows, std::int64_t columns, std::int64_t stride,
                                   double* sum)
+{
+    add_all_rows(x, rows, columns, stride, sum);
+}
+PLIMSOLL_VECTORISED void add_rows(const Bf16* x, std::int64_t rows, std::int64_t columns, std::int64_t stride,
+                                  float* sum)
 {
     add_all_rows(x, rows, columns, stride, sum);
 }
@@ -67,6 +72,14 @@ PLIMSOLL_VECTORISED void add_vectors(const float* a, const float* b, float* out,
     add_two(a, b, out, count);
 }
 PLIMSOLL_VECTORISED void add_vectors(const double* a, const double* b, double* out, std::int64_t count)
+{
+    add_two(a, b, out, count);
+}
+PLIMSOLL_VECTORISED void add_vectors(const Bf16* a, const Bf16* b, Bf16* out, std::int64_t count)
+{
+    add_two(a, b, out, count);
+}
+PLIMSOLL_VECTORISED void add_vectors(const Bf16* a, const float* b, float* out, std::int64_t count)
 {
     add_two(a, b, out, count);
 }

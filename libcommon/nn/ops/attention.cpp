@@ -3,13 +3,13 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
 
-#include <cstring>
+#include <algorithm>
 #include <tuple>
 
 #include "nn/cpu_allocator.hpp"
+#include "nn/kernels/convert_kernels.hpp"
 #include "nn/kernels/norm_kernels.hpp"
 #include "nn/kernels/parallel.hpp"
 #include "nn/kernels/rope_kernels.hpp"
@@ -44,24 +44,28 @@ at::Tensor heads_BHSE(const Shape& shape, const at::Tensor& buffer, std::int64_t
     return buffer.view({shape.batch, shape.seq_len, -1, shape.head_dim}).narrow(2, first, heads).transpose(1, 2);
 }
 
-template<class T>
+template<class W>
 struct RopeRows
 {
-    const T* cosine = nullptr;  ///< nullptr: no rotation
-    const T* sine = nullptr;
+    const W* cosine = nullptr;  ///< nullptr: no rotation
+    const W* sine = nullptr;
     std::int64_t half = 0;
 };
 
-template<class T>
-RopeRows<T> rope_rows(const AttentionParams& params)
+template<class W>
+RopeRows<W> rope_rows(const AttentionParams& params)
 {
     if (params.rope == nullptr) { return {}; }
-    return {elements<T>(params.rope->cos_SC), elements<T>(params.rope->sin_SC), params.head_dim / 2};
+    return {elements<W>(params.rope->cos_SC), elements<W>(params.rope->sin_SC), params.head_dim / 2};
 }
 
+void copy_row(const float* source, float* target, std::int64_t count) { std::copy_n(source, count, target); }
+void copy_row(const double* source, double* target, std::int64_t count) { std::copy_n(source, count, target); }
+void copy_row(const float* source, Bf16* target, std::int64_t count) { kernels::narrow(source, target, count); }
+
 /// Copies heads that start every `stride` elements to neighbouring ones, turned back by their position.
-template<class T>
-void unrotate_heads(const RopeRows<T>& rope, std::int64_t position, const T* source, std::int64_t stride, T* target,
+template<class W, class T>
+void unrotate_heads(const RopeRows<W>& rope, std::int64_t position, const W* source, std::int64_t stride, T* target,
                     std::int64_t heads, std::int64_t head_dim)
 {
     if (rope.cosine != nullptr)
@@ -70,31 +74,28 @@ void unrotate_heads(const RopeRows<T>& rope, std::int64_t position, const T* sou
                               rope.cosine + position * rope.half, rope.sine + position * rope.half);
         return;
     }
-    for (std::int64_t head = 0; head < heads; ++head)
-    {
-        std::memcpy(target + head * head_dim, source + head * stride, static_cast<std::size_t>(head_dim) * sizeof(T));
-    }
+    for (std::int64_t head = 0; head < heads; ++head) { copy_row(source + head * stride, target + head * head_dim, head_dim); }
 }
 
 /// Normalises (with qk-norm, from qkv into qk) and rotates (in qk) the q and k heads of every token. Without qk-norm,
 /// qk is qkv itself.
-template<class T>
+template<class T, class Out>
 void prepare_query_key(const AttentionParams& params, const Shape& shape, const at::Tensor& qkv_NT,
                        const at::Tensor& qk)
 {
     const std::int64_t qk_stride = qk.size(1);
     const T* raw = elements<T>(qkv_NT);
-    T* prepared = mutable_elements<T>(qk);
-    const RopeRows<T> rope = rope_rows<T>(params);
+    Out* prepared = mutable_elements<Out>(qk);
+    const RopeRows<Wide<T>> rope = rope_rows<Wide<T>>(params);
     const bool normalise = params.q_norm_weight_E.defined();
     if (!normalise && rope.cosine == nullptr) { return; }
     kernels::parallel_for(shape.tokens, rows_per_task(shape.qk_columns()),
                           [&](std::int64_t first, std::int64_t last)
                           {
-                              std::vector<T> rstd(static_cast<std::size_t>(shape.qk_heads()));
+                              std::vector<Wide<T>> rstd(static_cast<std::size_t>(shape.qk_heads()));
                               for (std::int64_t n = first; n < last; ++n)
                               {
-                                  T* row = prepared + n * qk_stride;
+                                  Out* row = prepared + n * qk_stride;
                                   if (normalise)
                                   {
                                       kernels::NormRows<T> q;
@@ -121,15 +122,104 @@ void prepare_query_key(const AttentionParams& params, const Shape& shape, const 
                           });
 }
 
-/// The buffer whose first columns are what attention sees as q and k.
-at::Tensor query_key_buffer(const AttentionParams& params, const Shape& shape, const at::Tensor& qkv_NT)
+/// What the flash kernel reads: buffers whose columns are those of qkv, `qk` at least up to the k heads.
+struct FlashInputs
 {
-    if (!params.q_norm_weight_E.defined()) { return qkv_NT; }
+    at::Tensor qk;
+    at::Tensor v;
+};
+
+/// A copy in fp32: the kernel's bf16 path would round the sums of dk and dv after each block of queries.
+at::Tensor wide_inputs(const AttentionParams& params, const Shape& shape, const at::Tensor& qkv_NT)
+{
+    const at::Tensor wide_NT = at::empty(qkv_NT.sizes(), qkv_NT.options().dtype(at::kFloat));
+    name_tensor(wide_NT, "qkv_wide", MemoryUse::transient);
+    const std::int64_t columns = shape.qkv_columns();
+    const std::int64_t ready = params.q_norm_weight_E.defined() ? shape.qk_columns() : 0;
+    const Bf16* qkv = elements<Bf16>(qkv_NT);
+    float* wide = mutable_elements<float>(wide_NT);
+    kernels::parallel_for(shape.tokens, rows_per_task(columns),
+                          [&](std::int64_t first, std::int64_t last)
+                          {
+                              for (std::int64_t n = first; n < last; ++n)
+                              {
+                                  kernels::widen(qkv + n * columns + ready, wide + n * columns + ready, columns - ready);
+                              }
+                          });
+    if (ready > 0) { prepare_query_key<Bf16, float>(params, shape, qkv_NT, wide_NT); }
+    return wide_NT;
+}
+
+FlashInputs flash_inputs(const AttentionParams& params, const Shape& shape, const at::Tensor& qkv_NT)
+{
+    if (qkv_NT.scalar_type() == at::kBFloat16)
+    {
+        const at::Tensor wide_NT = wide_inputs(params, shape, qkv_NT);
+        return {wide_NT, wide_NT};
+    }
+    if (!params.q_norm_weight_E.defined()) { return {qkv_NT, qkv_NT}; }
     const at::Tensor qk = at::empty({shape.tokens, shape.qk_columns()}, qkv_NT.options());
     name_tensor(qk, "qk", MemoryUse::transient);
-    dispatch_real(qkv_NT.scalar_type(),
-                  [&](auto zero) { prepare_query_key<decltype(zero)>(params, shape, qkv_NT, qk); });
-    return qk;
+    dispatch_wide(qkv_NT.scalar_type(),
+                  [&](auto zero) { prepare_query_key<decltype(zero), decltype(zero)>(params, shape, qkv_NT, qk); });
+    return {qk, qkv_NT};
+}
+
+/// Converts between bf16 and fp32; both contiguous.
+void convert(const at::Tensor& from, const at::Tensor& to)
+{
+    constexpr std::int64_t block = 16384;
+    const bool widens = from.scalar_type() == at::kBFloat16;
+    kernels::parallel_blocks(from.numel(), block,
+                             [&](std::int64_t first, std::int64_t last)
+                             {
+                                 if (widens)
+                                 {
+                                     kernels::widen(elements<Bf16>(from) + first, mutable_elements<float>(to) + first, last - first);
+                                     return;
+                                 }
+                                 kernels::narrow(elements<float>(from) + first, mutable_elements<Bf16>(to) + first, last - first);
+                             });
+}
+
+struct FlashOutput
+{
+    at::Tensor out_NA;
+    at::Tensor lse_BHS;
+};
+
+FlashOutput flash_forward(const AttentionParams& params, const Shape& shape, const at::Tensor& qkv_NT)
+{
+    FlashOutput result;
+    const FlashInputs in = flash_inputs(params, shape, qkv_NT);
+    at::Tensor out_BHSE;
+    std::tie(out_BHSE, result.lse_BHS) =
+        at::_scaled_dot_product_flash_attention_for_cpu(heads_BHSE(shape, in.qk, 0, shape.heads),
+                                                        heads_BHSE(shape, in.qk, shape.heads, shape.kv_heads),
+                                                        heads_BHSE(shape, in.v, shape.qk_heads(), shape.kv_heads), 0.0, true);
+    name_tensor(result.lse_BHS, "lse", MemoryUse::activations);
+    at::Tensor out_NA = out_BHSE.transpose(1, 2).reshape({shape.tokens, shape.heads * shape.head_dim});
+    if (qkv_NT.scalar_type() != at::kBFloat16)
+    {
+        name_tensor(out_NA, "out", MemoryUse::activations);
+        result.out_NA = std::move(out_NA);
+        return result;
+    }
+    name_tensor(out_NA, "out_wide", MemoryUse::transient);
+    result.out_NA = at::empty(out_NA.sizes(), qkv_NT.options());
+    name_tensor(result.out_NA, "out", MemoryUse::activations);
+    convert(out_NA, result.out_NA);
+    return result;
+}
+
+/// What the kernel's backward reads as its own output.
+at::Tensor flash_output(const at::Tensor& out_NA)
+{
+    if (out_NA.scalar_type() != at::kBFloat16) { return out_NA; }
+    const at::Tensor wide_NA = at::empty(out_NA.sizes(), out_NA.options().dtype(at::kFloat));
+    name_tensor(wide_NA, "out_wide", MemoryUse::transient);
+    convert(out_NA, wide_NA);
+    return wide_NA;
 }
 
 /// Turns dq and dk back and puts dq, dk, dv beside each other.
@@ -137,10 +227,10 @@ template<class T>
 void pack_gradients(const AttentionParams& params, const Shape& shape, const at::Tensor& dq, const at::Tensor& dk,
                     const at::Tensor& dv, const at::Tensor& dqkv_NT)
 {
-    const RopeRows<T> rope = rope_rows<T>(params);
+    const RopeRows<Wide<T>> rope = rope_rows<Wide<T>>(params);
     T* packed = mutable_elements<T>(dqkv_NT);
     const auto source = [](const at::Tensor& gradient, std::int64_t b, std::int64_t s)
-    { return gradient.const_data_ptr<T>() + b * gradient.stride(0) + s * gradient.stride(2); };
+    { return first_element<Wide<T>>(gradient) + b * gradient.stride(0) + s * gradient.stride(2); };
     kernels::parallel_for(shape.tokens, rows_per_task(shape.qkv_columns()),
                           [&](std::int64_t first, std::int64_t last)
                           {
@@ -155,7 +245,7 @@ void pack_gradients(const AttentionParams& params, const Shape& shape, const at:
                                   unrotate_heads(rope, s, source(dk, b, s), dk.stride(1), row, shape.kv_heads,
                                                  shape.head_dim);
                                   row += shape.kv_heads * shape.head_dim;
-                                  unrotate_heads(RopeRows<T>(), s, source(dv, b, s), dv.stride(1), row, shape.kv_heads,
+                                  unrotate_heads(RopeRows<Wide<T>>(), s, source(dv, b, s), dv.stride(1), row, shape.kv_heads,
                                                  shape.head_dim);
                               }
                           });
@@ -181,16 +271,17 @@ at::Tensor head_norm_backward(const AttentionParams& params, const Shape& shape,
     const std::int64_t dim = shape.head_dim;
     const std::int64_t block = kernels::sum_block_rows(shape.tokens);
     const std::int64_t blocks = (shape.tokens + block - 1) / block;
-    const at::Tensor partial_KE = at::zeros({blocks, dim}, qkv_NT.options());
+    const at::TensorOptions sums = qkv_NT.options().dtype(sum_type(qkv_NT.scalar_type()));
+    const at::Tensor partial_KE = at::zeros({blocks, dim}, sums);
     name_tensor(partial_KE, norm.parts, MemoryUse::transient);
     const T* raw = elements<T>(qkv_NT) + first_column;
     const T* weight = elements<T>(norm.weight_E);
     T* gradient_rows = mutable_elements<T>(dqkv_NT) + first_column;
-    T* partial = mutable_elements<T>(partial_KE);
+    Wide<T>* partial = mutable_elements<Wide<T>>(partial_KE);
     kernels::parallel_blocks(shape.tokens, block,
                              [&](std::int64_t first, std::int64_t last)
                              {
-                                 std::vector<T> rstd(static_cast<std::size_t>(heads));
+                                 std::vector<Wide<T>> rstd(static_cast<std::size_t>(heads));
                                  std::vector<T> normalised(static_cast<std::size_t>(heads * dim));
                                  for (std::int64_t n = first; n < last; ++n)
                                  {
@@ -208,9 +299,9 @@ at::Tensor head_norm_backward(const AttentionParams& params, const Shape& shape,
                                      kernels::norm_backward(rows, gradient);
                                  }
                              });
-    const at::Tensor dweight_E = at::zeros({dim}, qkv_NT.options());
+    const at::Tensor dweight_E = at::zeros({dim}, sums);
     name_tensor(dweight_E, norm.sum, MemoryUse::transient);
-    kernels::add_partial_sums(partial, blocks, dim, dim, mutable_elements<T>(dweight_E));
+    kernels::add_partial_sums(partial, blocks, dim, dim, mutable_elements<Wide<T>>(dweight_E));
     return dweight_E;
 }
 
@@ -252,25 +343,18 @@ AttentionForward attention_forward(const OpContext& ctx, const AttentionParams& 
     AttentionForward result;
     AttentionSaved& saved = result.saved;
     saved.x_ND = x_ND;
-    saved.qkv_NT = project(x_ND, params.qkv_weight_TD, params.qkv_bias_T);
+    saved.qkv_NT = project(x_ND, params.qkv_weight_TD, params.qkv_bias_T, "qkv_product");
     name_tensor(saved.qkv_NT, "qkv", MemoryUse::activations);
-    const at::Tensor qk = query_key_buffer(params, shape, saved.qkv_NT);
     if (!params.q_norm_weight_E.defined())
     {
         dispatch_real(x_ND.scalar_type(),
-                      [&](auto zero) { prepare_query_key<decltype(zero)>(params, shape, saved.qkv_NT, saved.qkv_NT); });
+                      [&](auto zero)
+                      { prepare_query_key<decltype(zero), decltype(zero)>(params, shape, saved.qkv_NT, saved.qkv_NT); });
     }
-    at::Tensor out_BHSE;
-    std::tie(out_BHSE, saved.lse_BHS) =
-        at::_scaled_dot_product_flash_attention_for_cpu(heads_BHSE(shape, qk, 0, shape.heads),
-                                                        heads_BHSE(shape, qk, shape.heads, shape.kv_heads),
-                                                        heads_BHSE(shape, saved.qkv_NT, shape.qk_heads(),
-                                                                   shape.kv_heads),
-                                                        0.0, true);
-    saved.out_NA = out_BHSE.transpose(1, 2).reshape({shape.tokens, shape.heads * shape.head_dim});
-    name_tensor(saved.out_NA, "out", MemoryUse::activations);
-    name_tensor(saved.lse_BHS, "lse", MemoryUse::activations);
-    result.y_ND = project_and_sum(ctx, saved.out_NA, params.o_weight_DA, params.o_bias_D);
+    FlashOutput attended = flash_forward(params, shape, saved.qkv_NT);
+    saved.out_NA = std::move(attended.out_NA);
+    saved.lse_BHS = std::move(attended.lse_BHS);
+    result.y_ND = project_and_sum(ctx, saved.out_NA, params.o_weight_DA, params.o_bias_D, "o_product");
     name_tensor(result.y_ND, "y", MemoryUse::activations);
     return result;
 }
@@ -285,16 +369,18 @@ AttentionBackward attention_backward_input(const OpContext& ctx, const Attention
     pending.dqkv_NT = at::empty({shape.tokens, shape.qkv_columns()}, dy_ND.options());
     name_tensor(pending.dqkv_NT, "dqkv", MemoryUse::transient);
     {
-        const at::Tensor dout_NA = at::mm(dy_ND, params.o_weight_DA);
+        const at::Tensor dout_NA =
+            input_gradient(dy_ND, params.o_weight_DA, "o_product", sum_type(dy_ND.scalar_type()));
         name_tensor(dout_NA, "dout", MemoryUse::transient);
-        const at::Tensor qk = query_key_buffer(params, shape, consumed.qkv_NT);
+        const FlashInputs in = flash_inputs(params, shape, consumed.qkv_NT);
+        const at::Tensor out_NA = flash_output(consumed.out_NA);
         auto [dq, dk, dv] =
             at::_scaled_dot_product_flash_attention_for_cpu_backward(heads_BHSE(shape, dout_NA, 0, shape.heads),
-                                                                     heads_BHSE(shape, qk, 0, shape.heads),
-                                                                     heads_BHSE(shape, qk, shape.heads, shape.kv_heads),
-                                                                     heads_BHSE(shape, consumed.qkv_NT,
-                                                                                shape.qk_heads(), shape.kv_heads),
-                                                                     heads_BHSE(shape, consumed.out_NA, 0, shape.heads),
+                                                                     heads_BHSE(shape, in.qk, 0, shape.heads),
+                                                                     heads_BHSE(shape, in.qk, shape.heads, shape.kv_heads),
+                                                                     heads_BHSE(shape, in.v, shape.qk_heads(),
+                                                                                shape.kv_heads),
+                                                                     heads_BHSE(shape, out_NA, 0, shape.heads),
                                                                      consumed.lse_BHS, 0.0, true);
         name_tensor(dq, "dq", MemoryUse::transient);
         name_tensor(dk, "dk", MemoryUse::transient);
@@ -323,7 +409,7 @@ AttentionBackward attention_backward_input(const OpContext& ctx, const Attention
     pending.x_ND = consumed.x_ND;
     pending.out_NA = consumed.out_NA;
     pending.dy_ND = dy_ND;
-    result.dx_ND = at::mm(pending.dqkv_NT, params.qkv_weight_TD);
+    result.dx_ND = input_gradient(pending.dqkv_NT, params.qkv_weight_TD, "qkv_product");
     name_tensor(result.dx_ND, "dx", MemoryUse::transient);
     sum_over_tp(ctx, result.dx_ND);
     return result;
@@ -332,13 +418,13 @@ AttentionBackward attention_backward_input(const OpContext& ctx, const Attention
 void attention_backward_weight(const OpContext&, AttentionPending&& pending, AttentionGrads& grads)
 {
     const AttentionPending consumed = std::move(pending);
-    add_weight_gradient(consumed.out_NA, consumed.dy_ND, grads.o_weight_DA);
+    add_weight_gradient(consumed.out_NA, consumed.dy_ND, grads.o_weight_DA, "o_product");
     add_bias_gradient(consumed.dy_ND, grads.o_bias_D, "do_bias_parts");
-    add_weight_gradient(consumed.x_ND, consumed.dqkv_NT, grads.qkv_weight_TD);
+    add_weight_gradient(consumed.x_ND, consumed.dqkv_NT, grads.qkv_weight_TD, "qkv_product");
     add_bias_gradient(consumed.dqkv_NT, grads.qkv_bias_T, "dqkv_bias_parts");
     if (consumed.dq_norm_weight_E.defined())
     {
-        dispatch_real(consumed.dq_norm_weight_E.scalar_type(),
+        dispatch_wide(consumed.dq_norm_weight_E.scalar_type(),
                       [&](auto zero)
                       {
                           using T = decltype(zero);

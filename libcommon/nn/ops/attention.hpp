@@ -3,7 +3,7 @@
 /// flash attention (query head h uses KV head h / (H/K)); y = out Wo^T + b.
 ///
 /// Shapes: B batch and S sequence of the context, N = B*S tokens, D model, H query heads, K KV heads, E head dim,
-/// T = (H + 2K) E: rows of the fused weight, q heads first, then k, then v. f32 and f64.
+/// T = (H + 2K) E: rows of the fused weight, q heads first, then k, then v. f32, f64, and bf16 with the attention itself in fp32.
 ///
 /// Over tp, H and K are this rank's heads: the fused projection is cut along its outputs, o_proj along its inputs; y and dx
 /// are summed over the group. Where ranks share KV heads or a head norm, their gradients stay partial sums.

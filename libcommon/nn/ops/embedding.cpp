@@ -72,7 +72,7 @@ void add_rows_in_order(const at::Tensor& dy_ND, const at::Tensor& gradient, cons
     const std::int64_t dim = dy_ND.size(1);
     const std::int64_t rows_here = gradient.size(0);
     const T* dy = elements<T>(dy_ND);
-    T* sum = mutable_elements<T>(gradient);
+    Wide<T>* sum = mutable_elements<Wide<T>>(gradient);
     constexpr std::int64_t columns_per_task = 64;
     kernels::parallel_for(dim, columns_per_task,
                           [&](std::int64_t first, std::int64_t last)
@@ -81,7 +81,7 @@ void add_rows_in_order(const at::Tensor& dy_ND, const at::Tensor& gradient, cons
                               {
                                   const std::int64_t row = target_row(n);
                                   if (row < 0 || row >= rows_here) { continue; }
-                                  T* out = sum + row * dim + first;
+                                  Wide<T>* out = sum + row * dim + first;
                                   kernels::add_vectors(dy + n * dim + first, out, out, last - first);
                               }
                           });

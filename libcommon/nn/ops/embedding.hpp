@@ -4,7 +4,7 @@
 /// Over tp the vocabulary is cut: a rank looks up the ids whose rows it holds, the other rows are zero, and the sum over the
 /// group is the result (each row is added to zeros alone: exact).
 ///
-/// Shapes: B, S of the context, N = B*S, V vocabulary, D model, P positions. f32 and f64. There is no gradient
+/// Shapes: B, S of the context, N = B*S, V vocabulary, D model, P positions. f32, f64 and bf16 (gradients fp32). There is no gradient
 /// towards the input, so backward_input only hands its gradient over.
 
 #include "nn/op_context.hpp"

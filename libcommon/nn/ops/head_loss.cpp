@@ -1,9 +1,6 @@
 #include "nn/ops/head_loss.hpp"
 
-#include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/mm.h>
-#include <ATen/ops/t.h>
 
 #include <algorithm>
 #include <cstring>
@@ -152,7 +149,7 @@ void loss_of_rows(const OpContext& ctx, LossMode mode, const HeadLossParams& par
                   const std::int64_t* labels, const std::uint8_t* mask, const kernels::LossTerms& terms,
                   std::vector<kernels::RowStatistics>& wholes)
 {
-    dispatch_real(logits_CV.scalar_type(),
+    dispatch_wide(logits_CV.scalar_type(),
                   [&](auto zero)
                   {
                       const LossRows<decltype(zero)> rows(logits_CV, params.slice.first, labels, mask, terms);
@@ -179,7 +176,7 @@ void loss_of_rows(const OpContext& ctx, LossMode mode, const HeadLossParams& par
 std::int64_t head_loss_chunk_rows(const HeadLossParams& params, std::int64_t num_rows)
 {
     const std::int64_t columns = params.slice.columns > 0 ? params.slice.columns : params.weight_VD.size(0);
-    const auto element_bytes = static_cast<std::int64_t>(params.weight_VD.element_size());
+    const auto element_bytes = static_cast<std::int64_t>(c10::elementSize(sum_type(params.weight_VD.scalar_type())));
     return loss_chunk_rows(num_rows, columns, element_bytes, params.chunks, params.chunk_bytes);
 }
 
@@ -194,16 +191,16 @@ HeadLossResult head_loss(const OpContext& ctx, const HeadLossParams& params, Los
     check_labels(labels, mask, num_rows, params.slice.size(columns));
 
     const std::int64_t chunk_rows = head_loss_chunk_rows(params, num_rows);
-    const at::Tensor buffer_CV = make_logits_buffer(std::min(chunk_rows, num_rows), columns, x_ND.options());
-    const at::Tensor weight_DV = at::t(params.weight_VD);
+    const at::Tensor buffer_CV = make_logits_buffer(std::min(chunk_rows, num_rows), columns,
+                                                    x_ND.options().dtype(sum_type(x_ND.scalar_type())));
     const kernels::LossTerms terms = loss_terms(params, mode);
     HeadLossResult result;
     for (std::int64_t first = 0; first < num_rows; first += chunk_rows)
     {
         const std::int64_t rows = std::min(chunk_rows, num_rows - first);
-        at::Tensor x_CD = x_ND.narrow(0, first, rows);
-        at::Tensor logits_CV = buffer_CV.narrow(0, 0, rows);
-        at::mm_out(logits_CV, x_CD, weight_DV);
+        const at::Tensor x_CD = x_ND.narrow(0, first, rows);
+        const at::Tensor logits_CV = buffer_CV.narrow(0, 0, rows);
+        project_into(x_CD, params.weight_VD, at::Tensor(), logits_CV, "product");
         std::vector<kernels::RowStatistics> statistics(static_cast<std::size_t>(rows));
         loss_of_rows(ctx, mode, params, logits_CV, labels + first, mask + first, terms, statistics);
         for (std::int64_t n = 0; n < rows; ++n)
@@ -216,12 +213,8 @@ HeadLossResult head_loss(const OpContext& ctx, const HeadLossParams& params, Los
         }
         if (mode == LossMode::evaluate) { continue; }
         // The weight's gradient reads x before dx is written over it.
-        if (grads.weight_VD.defined())
-        {
-            at::Tensor gradient_VD = grads.weight_VD;
-            at::addmm_out(gradient_VD, gradient_VD, at::t(logits_CV), x_CD);
-        }
-        at::mm_out(x_CD, logits_CV, params.weight_VD);
+        add_weight_gradient(x_CD, logits_CV, grads.weight_VD, "product");
+        input_gradient_into(logits_CV, params.weight_VD, x_CD, "product");
         sum_over_tp(ctx, x_CD);
     }
     if (mode == LossMode::train) { result.dx_ND = x_ND; }

@@ -16,8 +16,8 @@
 /// Over tp the vocabulary is cut: each rank makes the logits of its columns, the ranks exchange four figures per row
 /// (largest logit, sum of exponentials, the label's logit, sum of logits), and dx is summed over the group.
 ///
-/// Shapes: N tokens, D model, V vocabulary. f32 and f64; the log-sum-exp is taken in that type by blocks that are
-/// summed in f64.
+/// Shapes: N tokens, D model, V vocabulary. f32, f64 and bf16; the log-sum-exp is taken in that type by blocks that are
+/// summed in f64. From bf16 hidden states and weights the logits are made in fp32, and so is all up to dx, which is rounded.
 
 #include "nn/op_context.hpp"
 #include "plan/kernel_shapes.hpp"

@@ -1,9 +1,6 @@
 #include "nn/ops/linear.hpp"
 
 #include <ATen/ops/add.h>
-#include <ATen/ops/addmm.h>
-#include <ATen/ops/mm.h>
-#include <ATen/ops/t.h>
 #include <ATen/ops/zeros.h>
 
 #include "nn/cpu_allocator.hpp"
@@ -25,16 +22,16 @@ void add_column_sums(const at::Tensor& dy_NO, const at::Tensor& dbias_O, const c
     const std::int64_t columns = dy_NO.size(1);
     const std::int64_t block = kernels::sum_block_rows(num_rows);
     const std::int64_t blocks = (num_rows + block - 1) / block;
-    const at::Tensor partial_KO = at::zeros({blocks, columns}, dy_NO.options());
+    const at::Tensor partial_KO = at::zeros({blocks, columns}, dbias_O.options());
     name_tensor(partial_KO, parts_name, MemoryUse::transient);
     const T* dy = elements<T>(dy_NO);
-    T* partial = mutable_elements<T>(partial_KO);
+    Wide<T>* partial = mutable_elements<Wide<T>>(partial_KO);
     kernels::parallel_blocks(num_rows, block,
                              [&](std::int64_t first, std::int64_t last) {
                                  kernels::add_rows(dy + first * columns, last - first, columns, columns,
                                                    partial + first / block * columns);
                              });
-    kernels::add_partial_sums(partial, blocks, columns, columns, mutable_elements<T>(dbias_O));
+    kernels::add_partial_sums(partial, blocks, columns, columns, mutable_elements<Wide<T>>(dbias_O));
 }
 
 }  // namespace
@@ -43,32 +40,20 @@ std::vector<SavedTensor> LinearSaved::tensors() const { return {{"x", x_NI}}; }
 
 std::vector<SavedTensor> LinearPending::tensors() const { return {{"x", x_NI}, {"dy", dy_NO}}; }
 
-at::Tensor project(const at::Tensor& x_NI, const at::Tensor& weight_OI, const at::Tensor& bias_O)
-{
-    if (bias_O.defined()) { return at::addmm(bias_O, x_NI, at::t(weight_OI)); }
-    return at::mm(x_NI, at::t(weight_OI));
-}
-
 void sum_over_tp(const OpContext& ctx, const at::Tensor& partial)
 {
     if (ctx.tp->size() == 1) { return; }
     ctx.tp->all_reduce(buffer_view(partial), ReduceOp::sum, *ctx.stream).wait(*ctx.stream);
 }
 
-at::Tensor project_and_sum(const OpContext& ctx, const at::Tensor& x_NI, const at::Tensor& weight_OI, const at::Tensor& bias_O)
+at::Tensor project_and_sum(const OpContext& ctx, const at::Tensor& x_NI, const at::Tensor& weight_OI, const at::Tensor& bias_O,
+                           const char* scratch)
 {
-    if (ctx.tp->size() == 1) { return project(x_NI, weight_OI, bias_O); }
-    at::Tensor y_NO = at::mm(x_NI, at::t(weight_OI));
+    if (ctx.tp->size() == 1) { return project(x_NI, weight_OI, bias_O, scratch); }
+    at::Tensor y_NO = project(x_NI, weight_OI, at::Tensor(), scratch);
     sum_over_tp(ctx, y_NO);
     if (bias_O.defined()) { at::add_out(y_NO, y_NO, bias_O); }
     return y_NO;
-}
-
-void add_weight_gradient(const at::Tensor& x_NI, const at::Tensor& dy_NO, const at::Tensor& dweight_OI)
-{
-    if (!dweight_OI.defined()) { return; }
-    at::Tensor sum_OI = dweight_OI;
-    at::addmm_out(sum_OI, sum_OI, at::t(dy_NO), x_NI);
 }
 
 void add_bias_gradient(const at::Tensor& dy_NO, const at::Tensor& dbias_O, const char* parts_name)
@@ -81,7 +66,7 @@ void add_bias_gradient(const at::Tensor& dy_NO, const at::Tensor& dbias_O, const
 LinearForward linear_forward(const OpContext&, const LinearParams& params, const at::Tensor& x_NI)
 {
     LinearForward result;
-    result.y_NO = project(x_NI, params.weight_OI, params.bias_O);
+    result.y_NO = project(x_NI, params.weight_OI, params.bias_O, "product");
     result.saved.x_NI = x_NI;
     return result;
 }
@@ -90,7 +75,7 @@ LinearBackward linear_backward_input(const OpContext&, const LinearParams& param
                                      const at::Tensor& dy_NO)
 {
     LinearBackward result;
-    result.dx_NI = at::mm(dy_NO, params.weight_OI);
+    result.dx_NI = input_gradient(dy_NO, params.weight_OI, "product");
     result.pending.x_NI = std::move(saved.x_NI);
     result.pending.dy_NO = dy_NO;
     return result;
@@ -99,7 +84,7 @@ LinearBackward linear_backward_input(const OpContext&, const LinearParams& param
 void linear_backward_weight(const OpContext&, LinearPending&& pending, LinearGrads& grads)
 {
     const LinearPending consumed = std::move(pending);
-    add_weight_gradient(consumed.x_NI, consumed.dy_NO, grads.weight_OI);
+    add_weight_gradient(consumed.x_NI, consumed.dy_NO, grads.weight_OI, "product");
     add_bias_gradient(consumed.dy_NO, grads.bias_O);
 }
 

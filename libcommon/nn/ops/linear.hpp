@@ -1,9 +1,10 @@
 #pragma once
 /// y = x W^T + b with W [out, in].
 ///
-/// Shapes: N tokens, I inputs, O outputs. f32 and f64.
+/// Shapes: N tokens, I inputs, O outputs. f32, f64 and bf16; gradients of bf16 weights are fp32.
 
 #include "nn/op_context.hpp"
+#include "nn/ops/product.hpp"
 
 namespace plimsoll::nn
 {
@@ -56,12 +57,11 @@ LinearBackward linear_backward_input(const OpContext& ctx, const LinearParams& p
 /// dW += dy^T x, db += sum of dy's rows (in fixed blocks: not dependent on the number of threads).
 void linear_backward_weight(const OpContext& ctx, LinearPending&& pending, LinearGrads& grads);
 
-/// The parts of the above that other operations share: y = x W^T + b, and the two sums of backward_weight. With W cut along its
+/// The parts of the above that other operations share, beside the products. With W cut along its
 /// inputs over tp, project_and_sum() adds the ranks' parts before the bias; sum_over_tp() adds a partial result in place.
-at::Tensor project_and_sum(const OpContext& ctx, const at::Tensor& x_NI, const at::Tensor& weight_OI, const at::Tensor& bias_O);
+at::Tensor project_and_sum(const OpContext& ctx, const at::Tensor& x_NI, const at::Tensor& weight_OI, const at::Tensor& bias_O,
+                           const char* scratch);
 void sum_over_tp(const OpContext& ctx, const at::Tensor& partial);
-at::Tensor project(const at::Tensor& x_NI, const at::Tensor& weight_OI, const at::Tensor& bias_O);
-void add_weight_gradient(const at::Tensor& x_NI, const at::Tensor& dy_NO, const at::Tensor& dweight_OI);
 /// `parts_name`: what the activation table calls the partial sums.
 void add_bias_gradient(const at::Tensor& dy_NO, const at::Tensor& dbias_O,
                        const char* parts_name = "dbias_parts");

@@ -1,7 +1,6 @@
 #include "nn/ops/mlp.hpp"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/mm.h>
 
 #include "nn/cpu_allocator.hpp"
 #include "nn/kernels/activation_kernels.hpp"
@@ -80,14 +79,14 @@ MlpForward mlp_forward(const OpContext& ctx, const MlpParams& params, const at::
 {
     MlpForward result;
     result.saved.x_ND = x_ND;
-    result.saved.pre_NG = project(x_ND, params.in_weight_GD, params.in_bias_G);
+    result.saved.pre_NG = project(x_ND, params.in_weight_GD, params.in_bias_G, "in_product");
     const at::Tensor& pre_NG = result.saved.pre_NG;
     name_tensor(pre_NG, "pre", MemoryUse::activations);
     const at::Tensor act_NF = at::empty({pre_NG.size(0), ffn_of(params.activation, pre_NG.size(1))}, pre_NG.options());
     name_tensor(act_NF, "act", MemoryUse::transient);
     dispatch_real(pre_NG.scalar_type(),
                   [&](auto zero) { activate<decltype(zero)>(params.activation, pre_NG, act_NF); });
-    result.y_ND = project_and_sum(ctx, act_NF, params.down_weight_DF, params.down_bias_D);
+    result.y_ND = project_and_sum(ctx, act_NF, params.down_weight_DF, params.down_bias_D, "down_product");
     name_tensor(result.y_ND, "y", MemoryUse::activations);
     return result;
 }
@@ -95,7 +94,7 @@ MlpForward mlp_forward(const OpContext& ctx, const MlpParams& params, const at::
 MlpBackward mlp_backward_input(const OpContext& ctx, const MlpParams& params, MlpSaved&& saved, const at::Tensor& dy_ND)
 {
     at::Tensor pre_NG = std::move(saved.pre_NG);
-    at::Tensor dact_NF = at::mm(dy_ND, params.down_weight_DF);
+    at::Tensor dact_NF = input_gradient(dy_ND, params.down_weight_DF, "down_product");
     name_tensor(dact_NF, "dact", MemoryUse::transient);
     dispatch_real(pre_NG.scalar_type(),
                   [&](auto zero) { activation_backward<decltype(zero)>(params.activation, pre_NG, dact_NF); });
@@ -105,7 +104,7 @@ MlpBackward mlp_backward_input(const OpContext& ctx, const MlpParams& params, Ml
     result.pending.act_NF = gated ? dact_NF : pre_NG;
     result.pending.x_ND = std::move(saved.x_ND);
     result.pending.dy_ND = dy_ND;
-    result.dx_ND = at::mm(result.pending.dpre_NG, params.in_weight_GD);
+    result.dx_ND = input_gradient(result.pending.dpre_NG, params.in_weight_GD, "in_product");
     name_tensor(result.dx_ND, "dx", MemoryUse::transient);
     sum_over_tp(ctx, result.dx_ND);
     return result;
@@ -114,9 +113,9 @@ MlpBackward mlp_backward_input(const OpContext& ctx, const MlpParams& params, Ml
 void mlp_backward_weight(const OpContext&, MlpPending&& pending, MlpGrads& grads)
 {
     const MlpPending consumed = std::move(pending);
-    add_weight_gradient(consumed.act_NF, consumed.dy_ND, grads.down_weight_DF);
+    add_weight_gradient(consumed.act_NF, consumed.dy_ND, grads.down_weight_DF, "down_product");
     add_bias_gradient(consumed.dy_ND, grads.down_bias_D, "ddown_bias_parts");
-    add_weight_gradient(consumed.x_ND, consumed.dpre_NG, grads.in_weight_GD);
+    add_weight_gradient(consumed.x_ND, consumed.dpre_NG, grads.in_weight_GD, "in_product");
     add_bias_gradient(consumed.dpre_NG, grads.in_bias_G, "din_bias_parts");
 }
 

@@ -7,7 +7,7 @@
 /// Kept alive: x and the pre-activation. The activation's output is made again in backward, in the pass that turns
 /// the incoming gradient into that of the pre-activation; both overwrite buffers that exist.
 ///
-/// Shapes: N tokens, D model, F ffn, G = F or 2F. f32 and f64. Over tp, F is this rank's part: the first projection is cut
+/// Shapes: N tokens, D model, F ffn, G = F or 2F. f32, f64 and bf16. Over tp, F is this rank's part: the first projection is cut
 /// along its outputs, the second along its inputs; y and dx are summed over the group.
 
 #include "layout/model_spec.hpp"

@@ -24,8 +24,8 @@ kernels::NormRows<T> norm_rows(const NormParams& params, const NormSaved& saved,
     rows.x = elements<T>(saved.x_ND) + first * rows.dim;
     rows.weight = elements<T>(params.weight_D);
     rows.bias = optional_elements<T>(params.bias_D);
-    rows.mean = saved.mean_N.defined() ? mutable_elements<T>(saved.mean_N) + first : nullptr;
-    rows.rstd = mutable_elements<T>(saved.rstd_N) + first;
+    rows.mean = saved.mean_N.defined() ? mutable_elements<Wide<T>>(saved.mean_N) + first : nullptr;
+    rows.rstd = mutable_elements<Wide<T>>(saved.rstd_N) + first;
     return rows;
 }
 
@@ -50,16 +50,17 @@ NormBackward backward(const NormParams& params, const NormSaved& saved, const at
     const std::int64_t blocks = (num_rows + block - 1) / block;
     const bool adds = dresidual_ND.defined();
     const at::Tensor dx_ND = adds && over == WrittenOver::residual ? dresidual_ND : dy_ND;
-    const at::Tensor dweight_KD = at::zeros({blocks, dim}, dy_ND.options());
-    const at::Tensor dbias_KD = params.bias_D.defined() ? at::zeros({blocks, dim}, dy_ND.options()) : at::Tensor();
+    const at::TensorOptions sums = saved.rstd_N.options();
+    const at::Tensor dweight_KD = at::zeros({blocks, dim}, sums);
+    const at::Tensor dbias_KD = params.bias_D.defined() ? at::zeros({blocks, dim}, sums) : at::Tensor();
     name_tensor(dweight_KD, "dweight_parts", MemoryUse::transient);
     name_tensor(dbias_KD, "dbias_parts", MemoryUse::transient);
 
     const T* dy = elements<T>(dy_ND);
     const T* residual = adds ? elements<T>(dresidual_ND) : nullptr;
     T* dx = mutable_elements<T>(dx_ND);
-    T* dweight = mutable_elements<T>(dweight_KD);
-    T* dbias = dbias_KD.defined() ? mutable_elements<T>(dbias_KD) : nullptr;
+    Wide<T>* dweight = mutable_elements<Wide<T>>(dweight_KD);
+    Wide<T>* dbias = dbias_KD.defined() ? mutable_elements<Wide<T>>(dbias_KD) : nullptr;
     kernels::parallel_blocks(num_rows, block,
                              [&](std::int64_t first, std::int64_t last)
                              {
@@ -74,8 +75,8 @@ NormBackward backward(const NormParams& params, const NormSaved& saved, const at
                              });
     NormBackward result;
     result.dx_ND = dx_ND;
-    result.pending.dweight_D = sum_partials<T>(dweight_KD, "dweight");
-    if (dbias_KD.defined()) { result.pending.dbias_D = sum_partials<T>(dbias_KD, "dbias"); }
+    result.pending.dweight_D = sum_partials<Wide<T>>(dweight_KD, "dweight");
+    if (dbias_KD.defined()) { result.pending.dbias_D = sum_partials<Wide<T>>(dbias_KD, "dbias"); }
     return result;
 }
 
@@ -109,8 +110,9 @@ NormForward norm_forward(const OpContext&, const NormParams& params, const at::T
     const std::int64_t num_rows = x_ND.numel() / dim;
     NormForward result;
     result.saved.x_ND = x_ND;
-    result.saved.rstd_N = at::empty({num_rows}, x_ND.options());
-    if (params.kind == NormKind::layer_norm) { result.saved.mean_N = at::empty({num_rows}, x_ND.options()); }
+    const at::TensorOptions statistics = x_ND.options().dtype(sum_type(x_ND.scalar_type()));
+    result.saved.rstd_N = at::empty({num_rows}, statistics);
+    if (params.kind == NormKind::layer_norm) { result.saved.mean_N = at::empty({num_rows}, statistics); }
     result.y_ND = at::empty(x_ND.sizes(), x_ND.options());
     name_tensor(result.saved.rstd_N, "rstd", params.kept_as);
     name_tensor(result.saved.mean_N, "mean", params.kept_as);
@@ -150,7 +152,7 @@ NormBackward norm_backward_input_add(const OpContext&, const NormParams& params,
 void norm_backward_weight(const OpContext&, NormPending&& pending, NormGrads& grads)
 {
     const NormPending consumed = std::move(pending);
-    dispatch_real(consumed.dweight_D.scalar_type(),
+    dispatch_wide(consumed.dweight_D.scalar_type(),
                   [&](auto zero)
                   {
                       using T = decltype(zero);

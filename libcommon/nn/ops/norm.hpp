@@ -5,7 +5,7 @@
 ///     xhat = x * rstd               RMSNorm:   rstd = 1 / sqrt(mean(x^2) + eps)
 ///     y = xhat * weight + bias
 ///
-/// Shapes: N tokens (or any number of rows), D model. f32 and f64. Results do not depend on the number of threads.
+/// Shapes: N tokens (or any number of rows), D model. f32, f64 and bf16 (statistics, sums and gradients of the weights in fp32). Results do not depend on the number of threads.
 
 #include "layout/model_spec.hpp"
 #include "nn/op_context.hpp"

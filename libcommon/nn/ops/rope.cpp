@@ -52,7 +52,7 @@ RopeTable make_rope_table(const RopeSpec& spec, std::int64_t head_dim, std::int6
     RopeTable table;
     table.cos_SC = at::empty({seq_len, half}, at::TensorOptions().dtype(dtype));
     table.sin_SC = at::empty({seq_len, half}, at::TensorOptions().dtype(dtype));
-    dispatch_real(dtype,
+    dispatch_wide(dtype,
                   [&](auto zero)
                   {
                       using T = decltype(zero);

@@ -14,6 +14,7 @@ Dtype dtype_of(at::ScalarType type)
     {
         case at::kFloat: return Dtype::f32;
         case at::kDouble: return Dtype::f64;
+        case at::kBFloat16: return Dtype::bf16;
         case at::kLong: return Dtype::i64;
         case at::kByte: return Dtype::u8;
         default: break;

@@ -100,6 +100,68 @@ TEST(ShardedParams, EveryTensorParallelSliceIsThatPartOfTheWhole)
     }
 }
 
+TEST(ShardedParams, Bf16StartsFromTheSameValuesRoundedToEven)
+{
+    ShardedParams full = make(at::kFloat), rounded = make(at::kBFloat16);
+    full.initialize(5);
+    rounded.initialize(5);
+    EXPECT_FALSE(full.keeps_master());
+    ASSERT_TRUE(rounded.keeps_master());
+    for (const char* name : {"embed_tokens.weight", "layers.1.mlp.down_proj.weight", "final_norm.weight"})
+    {
+        const at::Tensor exact = full.view(FlatState::params, name);
+        EXPECT_EQ(rounded.view(FlatState::params, name).scalar_type(), at::kBFloat16);
+        EXPECT_TRUE(at::equal(rounded.view(FlatState::master, name), exact)) << name;
+        EXPECT_TRUE(at::equal(rounded.view(FlatState::params, name), exact.to(at::kBFloat16))) << name;
+        EXPECT_TRUE(at::equal(full.view(FlatState::master, name), exact)) << name;
+    }
+    rounded.check_master();
+    rounded.view(FlatState::params, "layers.1.mlp.down_proj.weight")[3][2].fill_(1);
+    try
+    {
+        rounded.check_master();
+        FAIL() << "a parameter that is not its master passed";
+    }
+    catch (const NumericError& error)
+    {
+        EXPECT_NE(std::string(error.what()).find("'layers.1.mlp.down_proj.weight' is no longer its fp32 master, rounded"),
+                  std::string::npos)
+            << error.what();
+    }
+    rounded.round_master();
+    rounded.check_master();
+}
+
+TEST(ShardedParams, EveryZeroStageStartsFromTheSameMaster)
+{
+    ShardedParams whole = make(at::kBFloat16);
+    whole.initialize(5);
+    for (int zero = 1; zero <= 3; ++zero)
+    {
+        ParallelLayout layout;
+        layout.dp = 2;
+        layout.zero_stage = zero;
+        layout.resident_bytes = 0;
+        for (std::int64_t rank = 0; rank < 2; ++rank)
+        {
+            ShardedParams shard = make(at::kBFloat16, layout, DeviceMesh(layout).coordinate(rank));
+            shard.initialize(5);
+            for (std::int64_t u = 0; u < shard.num_units(); ++u)
+            {
+                // A shard of the padded unit, which is longer than the whole one's.
+                const std::int64_t elements = shard.flat().units[static_cast<std::size_t>(u)].shard_elements;
+                const at::Tensor expected = whole.buffer(FlatState::master, u);
+                const std::int64_t begin = rank * elements, here = std::min(elements, expected.numel() - begin);
+                if (here <= 0) { continue; }
+                EXPECT_TRUE(at::equal(shard.owned(FlatState::master, u).narrow(0, 0, here), expected.narrow(0, begin, here)));
+                EXPECT_TRUE(at::equal(shard.owned(FlatState::params, u).narrow(0, 0, here),
+                                      expected.narrow(0, begin, here).to(at::kBFloat16)));
+            }
+            shard.check_master();
+        }
+    }
+}
+
 TEST(ShardedParams, CountsItsBytesByTag)
 {
     MemoryTracker tracker;
@@ -109,6 +171,13 @@ TEST(ShardedParams, CountsItsBytesByTag)
         EXPECT_EQ(tracker.current(MemoryTag::parameters), bytes);
         EXPECT_EQ(tracker.current(MemoryTag::gradients), bytes);
         EXPECT_EQ(tracker.current(MemoryTag::optimizer), 2 * bytes);
+    }
+    {
+        const ShardedParams params(test::small_llama(), ParallelLayout(), MeshCoordinate(), at::kBFloat16, tracker);
+        const std::int64_t elements = params.flat().num_elements();
+        EXPECT_EQ(tracker.current(MemoryTag::parameters), 2 * elements);
+        EXPECT_EQ(tracker.current(MemoryTag::gradients), 4 * elements);
+        EXPECT_EQ(tracker.current(MemoryTag::optimizer), 12 * elements);
     }
     EXPECT_EQ(tracker.current(), 0);
 }

@@ -94,6 +94,92 @@ TEST(TrainStep, DropoutRepeatsToTheBitWhereverTheRunBegan)
     EXPECT_TRUE(at::equal(resumed.weights(), through.weights()));
 }
 
+TEST(TrainStep, Bf16FollowsFp32)
+{
+    SmallRun full(small_gpt2(), at::kFloat, 3), rounded(small_gpt2(), at::kBFloat16, 3);
+    for (int step = 1; step <= 50; ++step)
+    {
+        const StepResult expected = full.run(step), got = rounded.run(step);
+        EXPECT_EQ(got.sums.count, expected.sums.count);
+        // Activations carry 2^-8; the runs part slowly, as their weights do.
+        EXPECT_NEAR(got.loss(), expected.loss(), (step == 1 ? 2e-3 : 3e-2) * expected.loss()) << step;
+        if (step <= 10) { EXPECT_NEAR(got.grad_norm, expected.grad_norm, 2e-2 * expected.grad_norm) << step; }
+    }
+}
+
+TEST(TrainStep, Bf16AddsGradientsOfMicroBatchesInFp32)
+{
+    // DS#6550, DS PR#7981: only the first micro-batch's gradient was kept. Each micro-batch is computed the same way whatever the
+    // masks of the others are, so gradients of two halves add up to those of all, to the rounding of fp32 sums; one rounding to bf16
+    // after each micro-batch would leave an error of 2^-9 of the whole.
+    SmallRun run(small_gpt2(), at::kBFloat16, 1);
+    const auto gradients = [&](const std::function<bool(int)>& counts)
+    {
+        int batch_number = 0;
+        run.edit = [&](TokenBatch& batch)
+        {
+            if (!counts(batch_number++)) { std::fill(batch.mask.begin(), batch.mask.end(), std::uint8_t{0}); }
+        };
+        StepTimes times;
+        run.step->accumulate_gradients(1, 0, times);
+        std::vector<at::Tensor> parts;
+        for (std::int64_t u = 0; u < run.params->num_units(); ++u) { parts.push_back(run.params->owned(FlatState::grads, u).to(at::kDouble)); }
+        run.params->zero_grads();
+        return at::cat(parts);
+    };
+    const at::Tensor all = gradients([](int) { return true; });
+    const at::Tensor first = gradients([](int number) { return number == 0; });
+    const at::Tensor rest = gradients([](int number) { return number > 0; });
+    EXPECT_GT(first.norm().item<double>(), 0.1 * all.norm().item<double>());
+    EXPECT_GT(rest.norm().item<double>(), 0.1 * all.norm().item<double>());
+    EXPECT_LE((all - first - rest).norm().item<double>(), 1e-6 * all.norm().item<double>());
+}
+
+TEST(TrainStep, Bf16AccumulationOfSixAgreesWithOne)
+{
+    // DS PR#7985: the last micro-batch was left out, a bias of 1/6 here.
+    SmallRun whole(small_gpt2(), at::kBFloat16, 6), single(small_gpt2(), at::kBFloat16, 1);
+    for (int step = 1; step <= 5; ++step)
+    {
+        const StepResult expected = whole.run(step), got = single.run(step);
+        EXPECT_NEAR(got.loss(), expected.loss(), 2e-3 * expected.loss()) << step;
+        EXPECT_NEAR(got.grad_norm, expected.grad_norm, 1e-2 * expected.grad_norm) << step;
+    }
+}
+
+TEST(TrainStep, ManyUpdatesBelowAnUlpMoveBf16Weights)
+{
+    SmallRun run(small_llama(), at::kBFloat16, 6);
+    run.settings.schedule.lr = 1e-4;
+    run.make_step();
+    const char* name = "final_norm.weight";  // ones: an ulp is 2^-7 above and 2^-8 below
+    const at::Tensor before = run.params->view(FlatState::params, name).clone();
+    run.run(1);
+    EXPECT_TRUE(at::equal(run.params->view(FlatState::params, name), before));
+    const at::Tensor moved = (run.params->view(FlatState::master, name) - 1).abs();
+    EXPECT_GT(moved.max().item<double>(), 0.5e-4);
+    EXPECT_LT(moved.max().item<double>(), 2e-4);
+    for (int step = 2; step <= 80; ++step) { run.run(step); }
+    EXPECT_FALSE(at::equal(run.params->view(FlatState::params, name), before));
+    run.params->check_master();
+}
+
+TEST(TrainStep, Bf16RepeatsToTheBitAndContinuesFromItsMaster)
+{
+    SmallRun through(small_llama(), at::kBFloat16, 2), resumed(small_llama(), at::kBFloat16, 2);
+    for (int step = 1; step <= 3; ++step) { through.run(step); }
+    for (std::int64_t u = 0; u < through.params->num_units(); ++u)
+    {
+        for (const FlatState state : {FlatState::master, FlatState::exp_avg, FlatState::exp_avg_sq})
+        {
+            at::Tensor(resumed.params->buffer(state, u)).copy_(through.params->buffer(state, u));
+        }
+    }
+    resumed.params->round_master();
+    for (int step = 4; step <= 6; ++step) { EXPECT_EQ(resumed.run(step).loss(), through.run(step).loss()); }
+    EXPECT_TRUE(at::equal(resumed.weights(), through.weights()));
+}
+
 TEST(TrainStep, LearnsTheRule)
 {
     SmallRun run(small_llama(), at::kFloat, 3);

@@ -93,7 +93,9 @@ Recorded record_rank(Communicator& world, const StepInputs& inputs)
     RankGroups groups = make_rank_groups(world, inputs.layout, inputs.model.kv_heads);
     CommunicationMeters meters(groups);
     record_collectives(groups);
-    const at::ScalarType dtype = inputs.policies.dtype == Dtype::f64 ? at::kDouble : at::kFloat;
+    const at::ScalarType dtype = inputs.policies.dtype == Dtype::f64    ? at::kDouble
+                                 : inputs.policies.dtype == Dtype::bf16 ? at::kBFloat16
+                                                                        : at::kFloat;
     ShardedParams params(inputs.model, inputs.layout, groups.coordinate, dtype, memory.tracker());
     params.initialize(9);
     Model model(inputs.model, params, inputs.policies.seq_len, inputs.policies.loss_chunks);
@@ -409,6 +411,42 @@ TEST(RecordedStep, DoublePrecisionIsAsPlanned)
     check_layout(inputs);
 }
 
+TEST(RecordedStep, Bf16IsAsPlanned)
+{
+    struct Row
+    {
+        std::int64_t dp, tp, pp, accumulation;
+        int zero;
+        const char* schedule = "1f1b";
+        double dropout = 0;
+    };
+    for (const ModelSpec& model : {gpt2(), llama(4), qwen3()})
+    {
+        for (const Row& row : {Row{1, 1, 1, 2, 0}, Row{2, 1, 1, 1, 0}, Row{2, 1, 1, 3, 1}, Row{2, 1, 1, 3, 2}, Row{2, 1, 1, 3, 3},
+                               Row{1, 2, 1, 1, 0}, Row{1, 1, 2, 3, 0}, Row{2, 2, 2, 3, 3}, Row{2, 1, 2, 4, 1, "zb-h1"},
+                               Row{1, 2, 2, 3, 0, "1f1b", 0.1}, Row{1, 4, 1, 1, 0}})
+        {
+            StepInputs inputs;
+            inputs.model = model;
+            inputs.layout.dp = row.dp;
+            inputs.layout.tp = row.tp;
+            inputs.layout.pp = row.pp;
+            inputs.layout.zero_stage = row.zero;
+            inputs.layout.schedule = parse_pipeline_kind(row.schedule);
+            inputs.layout.resident_bytes = 0;
+            inputs.layout.micro_batch = 2;
+            inputs.layout.global_batch = row.dp * 2 * row.accumulation;
+            inputs.policies.seq_len = seq_len;
+            inputs.policies.dtype = Dtype::bf16;
+            inputs.policies.loss_chunks = 3;  // the last one has fewer rows
+            inputs.policies.hidden_dropout = row.dropout;
+            inputs.policies.eval_micro_batch = 3;
+            check_layout(inputs);
+            if (::testing::Test::HasFailure()) { return; }
+        }
+    }
+}
+
 TEST(RecordedStep, DropoutIsAsPlanned)
 {
     for (const ModelSpec& model : {gpt2(), llama(4), qwen3()})
@@ -440,6 +478,9 @@ TEST(RecordedStep, APlanOfAHundredMebibytesHoldsWithinTwoPercent)
         EXPECT_GE(plan_rank_memory(inputs).step.bytes, std::int64_t{64} << 20);
         check_layout(inputs);
     }
+    inputs.policies.dtype = Dtype::bf16;
+    EXPECT_GE(plan_rank_memory(inputs).step.bytes, std::int64_t{64} << 20);
+    check_layout(inputs);
 }
 
 TEST(RecordedStep, WithoutARecordingNothingIsNoted)

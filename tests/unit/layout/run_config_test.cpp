@@ -173,8 +173,7 @@ TEST(RunConfig, WhatIsNotBuiltIsRefusedByName)
         {{"--ep", "2"}, "ep 2 is not available in this version (only ep 1)"},
         {{"--pp-schedule", "zbv"},
          "schedule zbv is not available in this version (only schedule 1f1b or gpipe or zb-h1). plimsoll-estimate --draw-schedule shows it"},
-        {{"--precision", "bf16"}, "precision bf16 is not available in this version (only precision fp32 or fp64)"},
-        {{"--precision", "fp8"}, "precision fp8 is not available in this version (only precision fp32 or fp64)"},
+        {{"--precision", "fp8"}, "precision fp8 is not available in this version (only precision fp32 or fp64 or bf16)"},
         {{"--recompute", "every:2"},
          "recompute every:2 is not available in this version (only recompute none). a smaller micro-batch needs less "
          "memory"},
@@ -257,7 +256,7 @@ TEST(RunConfig, OtherToolkitsWordsAreAnsweredWithOurs)
         {"log-interval", "--log-every"},
         {"use-distributed-optimizer", "--zero 1"},
         {"zero-stage", "--zero"},
-        {"bf16", "--precision fp32 (bf16 is not available in this version)"},
+        {"bf16", "--precision bf16"},
         {"recompute-granularity", "--recompute"},
         {"gradient_accumulation_steps", "--global-batch: accumulation is global-batch / (dp x micro-batch)"},
         {"data-path", "--data.shards"},

@@ -1,0 +1,202 @@
+// Layouts in bf16 against one rank in bf16. Rows of faults that other systems shipped are named at the tests they became.
+//
+// tp rounds each rank's part of a sum to bf16 before it is added (in fp32), another micro-batch size multiplies in other blocks:
+// activations then differ by an ulp here and there, 2^-8 of themselves. dp and pp with the same micro-batches compute the same
+// activations; what is left is the order of fp32 sums, until a master near a tie is rounded the other way.
+
+#include "torch/parity/parity_cases.hpp"
+
+using namespace plimsoll;
+using namespace plimsoll::test;
+
+namespace
+{
+
+void run_bf16(const ModelSpec& spec, const ParallelLayout& layout, std::int64_t steps, ParityRecord& record)
+{
+    run_ranks(layout.world(), [&](Communicator& world) { parity_body(world, spec, layout, at::kBFloat16, steps, record); });
+}
+
+/// Largest relative difference of two rows of figures.
+double largest_difference(const std::vector<double>& got, const std::vector<double>& expected)
+{
+    EXPECT_EQ(got.size(), expected.size());
+    double largest = 0;
+    for (std::size_t i = 0; i < got.size(); ++i) { largest = std::max(largest, std::abs(got[i] - expected[i]) / expected[i]); }
+    return largest;
+}
+
+struct Gates
+{
+    double first_loss, loss, norm, gradients;
+};
+
+void expect_close(const ParityRecord& got, const ParityRecord& expected, const Gates& gates)
+{
+    EXPECT_NEAR(got.losses.front(), expected.losses.front(), gates.first_loss * expected.losses.front());
+    EXPECT_LE(largest_difference(got.losses, expected.losses), gates.loss);
+    EXPECT_LE(largest_difference(got.norms, expected.norms), gates.norm);
+    expect_gradients_close(got.gradients, expected.gradients, gates.gradients, gates.gradients / 100);
+    for (const auto& [place, digests] : got.copies)
+    {
+        for (const std::string& digest : digests) { EXPECT_EQ(digest, digests.front()) << "copies differ: " << place; }
+    }
+}
+
+ParallelLayout with_micro_batch(ParallelLayout layout, std::int64_t micro_batch)
+{
+    layout.micro_batch = micro_batch;
+    return layout;
+}
+
+}  // namespace
+
+TEST(Bf16Parity, LayoutsAgreeWithOneRank)
+{
+    const std::int64_t steps = 20;
+    for (const char* model : {"gpt2", "llama-gqa"})
+    {
+        const ModelSpec spec = spec_of(model);
+        ParityRecord one;
+        run_bf16(spec, with_micro_batch(parity_layout(1, 1, 1, 1), 4), steps, one);
+        EXPECT_LT(one.losses.back(), one.losses.front() - 0.5) << "the model does not learn";
+        const Gates same_micro_batches = {1e-6, 1e-2, 5e-2, 1e-4};
+        for (int zero = 0; zero <= 3; ++zero)
+        {
+            SCOPED_TRACE(fmt::format("{} dp 2 zero {}", model, zero));
+            ParityRecord got;
+            run_bf16(spec, with_micro_batch(parity_layout(2, 1, 1, 1, zero), 4), steps, got);
+            expect_close(got, one, same_micro_batches);
+        }
+        {
+            SCOPED_TRACE(fmt::format("{} pp 2", model));
+            ParityRecord got;
+            run_bf16(spec, with_micro_batch(parity_layout(1, 1, 2, 1, 0), 4), steps, got);
+            expect_close(got, one, same_micro_batches);
+        }
+        const Gates rounded_parts = {1e-3, 1e-2, 5e-2, 2e-2};
+        for (const auto& [tp, pp] : std::vector<std::pair<std::int64_t, std::int64_t>>{{2, 1}, {2, 2}})
+        {
+            SCOPED_TRACE(fmt::format("{} tp {} pp {}", model, tp, pp));
+            ParityRecord got;
+            run_bf16(spec, with_micro_batch(parity_layout(1, tp, pp, 1, 0), 4), steps, got);
+            expect_close(got, one, rounded_parts);
+        }
+    }
+}
+
+TEST(Bf16Parity, ZeroStagesAreEqualToTheBit)
+{
+    // DS#4298: ZeRO-2 and ZeRO-3 gave different losses.
+    const ModelSpec spec = spec_of("qwen3");
+    const auto expect_equal = [&](const std::vector<ParallelLayout>& layouts)
+    {
+        ParityRecord first;
+        run_bf16(spec, layouts.front(), 5, first);
+        for (std::size_t i = 1; i < layouts.size(); ++i)
+        {
+            SCOPED_TRACE(layout_text(layouts[i]));
+            ParityRecord record;
+            run_bf16(spec, layouts[i], 5, record);
+            EXPECT_EQ(first.losses, record.losses);
+            EXPECT_EQ(first.norms, record.norms);
+            for (const auto& [name, tensor] : first.weights) { EXPECT_TRUE(at::equal(tensor, record.weights.at(name))) << name; }
+        }
+    };
+    std::vector<ParallelLayout> once;
+    for (int zero = 0; zero <= 3; ++zero) { once.push_back(parity_layout(2, 2, 1, 1, zero)); }
+    once.push_back(once.back());
+    once.back().bucket_bytes = 40000;
+    once.back().resident_bytes = 6000;
+    expect_equal(once);
+    expect_equal({parity_layout(2, 1, 1, 3, 0), parity_layout(2, 1, 1, 3, 1)});
+    expect_equal({parity_layout(2, 1, 1, 3, 2), parity_layout(2, 1, 1, 3, 3)});
+}
+
+TEST(Bf16Parity, EveryMicroBatchIsReduced)
+{
+    // DS PR#7985, DS PR#7981, DS#6550: in bf16 ZeRO-1 the last micro-batch of four was not summed over the ranks, a bias of
+    // (W - 1) / W / 4; with offloading only the first one was kept.
+    const ModelSpec spec = spec_of("gpt2");
+    for (const int zero : {0, 1, 2, 3})
+    {
+        SCOPED_TRACE(zero);
+        ParityRecord whole, quarters;
+        run_bf16(spec, parity_layout(2, 1, 1, 1, zero), 3, whole);
+        run_bf16(spec, parity_layout(2, 1, 1, 4, zero), 3, quarters);
+        expect_close(quarters, whole, {1e-3, 5e-3, 2e-2, 2e-2});
+    }
+}
+
+TEST(Bf16Parity, TheNormOfFourTensorParallelRanksIsThatOfOne)
+{
+    // Bridge#5411: 26.35 instead of 28.92 on tp 4, since bf16 sums over tp lost what was small; activations drifted over the layers.
+    const ModelSpec spec = spec_of("llama-gqa");
+    ParityRecord one, four;
+    run_bf16(spec, parity_layout(1, 1, 1, 1, 0), 3, one);
+    run_bf16(spec, parity_layout(1, 4, 1, 1, 0), 3, four);
+    expect_close(four, one, {1e-3, 5e-3, 1e-2, 2e-2});
+}
+
+TEST(Bf16Parity, ClippingReachesEveryTensorParallelRank)
+{
+    // BLOOM, DS#1801: tp ranks above 0 did not clip, so copies of norm weights drifted apart. A master drifts long before its bf16
+    // copy shows it.
+    const ModelSpec spec = spec_of("gpt2");
+    const ParallelLayout layout = parity_layout(2, 2, 1, 1, 1);
+    std::mutex mutex;
+    std::map<std::string, std::vector<std::string>> copies;
+    std::vector<double> norms;
+    run_ranks(layout.world(),
+              [&](Communicator& world)
+              {
+                  ParityRank rank(world, spec, layout, at::kBFloat16);
+                  for (std::int64_t number = 1; number <= 5; ++number)
+                  {
+                      const double norm = rank.run(number).grad_norm;
+                      const std::lock_guard<std::mutex> lock(mutex);
+                      norms.push_back(norm);
+                  }
+                  const ShardedParams& params = rank.params();
+                  const auto digest = [](const at::Tensor& tensor)
+                  { return sha256_hex(std::string(static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes())); };
+                  for (std::int64_t u = 0; u < params.num_units(); ++u)
+                  {
+                      const FlatUnit& unit = params.flat().units[static_cast<std::size_t>(u)];
+                      const std::int64_t begin = shard_index(layout, rank.groups().coordinate) * unit.shard_elements;
+                      for (const FlatTensor& tensor : unit.tensors)
+                      {
+                          if (tensor.spec.shard.tp == Placement::shard) { continue; }
+                          const std::int64_t from = std::max(begin, tensor.offset);
+                          const std::int64_t to = std::min(begin + unit.shard_elements, tensor.offset + tensor.num_elements());
+                          if (from >= to) { continue; }
+                          const at::Tensor master = params.owned(FlatState::master, u).narrow(0, from - begin, to - from);
+                          const std::lock_guard<std::mutex> lock(mutex);
+                          copies[fmt::format("{} from {}", tensor.spec.name, from)].push_back(digest(master.contiguous()));
+                      }
+                  }
+              });
+    EXPECT_GT(*std::max_element(norms.begin(), norms.end()), 1.0) << "nothing was clipped";
+    ASSERT_FALSE(copies.empty());
+    for (const auto& [place, digests] : copies)
+    {
+        EXPECT_EQ(digests.size(), 2U) << place;
+        for (const std::string& digest : digests) { EXPECT_EQ(digest, digests.front()) << place; }
+    }
+}
+
+TEST(Bf16Parity, NoResultIsReadBeforeItsWait)
+{
+    const ModelSpec spec = spec_of("qwen3");
+    const ParallelLayout layout = parity_layout(2, 2, 2, 3, 3);
+    ParityRecord plain, delayed;
+    run_bf16(spec, layout, 3, plain);
+    run_ranks(layout.world(),
+              [&](Communicator& world)
+              {
+                  const std::unique_ptr<Communicator> late = make_delayed_communicator(world);
+                  parity_body(*late, spec, layout, at::kBFloat16, 3, delayed);
+              });
+    EXPECT_EQ(plain.losses, delayed.losses);
+    EXPECT_EQ(plain.norms, delayed.norms);
+}
