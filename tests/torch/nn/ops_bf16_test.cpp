@@ -27,10 +27,10 @@ namespace plimsoll::nn
 namespace
 {
 
-constexpr double once = 1.0 / 256;
-constexpr double several = 1.0 / 64;
+constexpr double rounded_once = 1.0 / 256;
+constexpr double rounded_often = 1.0 / 64;
 
-at::Tensor wide(const at::Tensor& tensor) { return tensor.defined() ? tensor.to(at::kDouble) : tensor; }
+at::Tensor in_fp64(const at::Tensor& tensor) { return tensor.defined() ? tensor.to(at::kDouble) : tensor; }
 
 at::Tensor sums_like(const at::Tensor& tensor)
 {
@@ -59,12 +59,12 @@ TEST(OpsBf16, LinearAddsUpInFp32)
         const OpContext ctx = context(1, c.rows);
         LinearForward forward = linear_forward(ctx, params, x);
         EXPECT_EQ(forward.y_NO.scalar_type(), at::kBFloat16);
-        EXPECT_CLOSE(forward.y_NO, at::mm(wide(x), at::t(wide(params.weight_OI))) + wide(params.bias_O), once);
+        EXPECT_CLOSE(forward.y_NO, at::mm(in_fp64(x), at::t(in_fp64(params.weight_OI))) + in_fp64(params.bias_O), rounded_once);
         LinearBackward backward = linear_backward_input(ctx, params, std::move(forward.saved), dy);
-        EXPECT_CLOSE(backward.dx_NI, at::mm(wide(dy), wide(params.weight_OI)), once);
+        EXPECT_CLOSE(backward.dx_NI, at::mm(in_fp64(dy), in_fp64(params.weight_OI)), rounded_once);
         linear_backward_weight(ctx, std::move(backward.pending), grads);
-        EXPECT_CLOSE(grads.weight_OI, at::mm(at::t(wide(dy)), wide(x)), tolerance(at::kFloat));
-        EXPECT_CLOSE(grads.bias_O, wide(dy).sum(0), tolerance(at::kFloat));
+        EXPECT_CLOSE(grads.weight_OI, at::mm(at::t(in_fp64(dy)), in_fp64(x)), tolerance(at::kFloat));
+        EXPECT_CLOSE(grads.bias_O, in_fp64(dy).sum(0), tolerance(at::kFloat));
     }
 }
 
@@ -96,8 +96,8 @@ TEST(OpsBf16, ProductsAgreeForEveryNumberOfThreads)
         const ThreadsGuard guard(threads);
         const at::Tensor y = project(x, weight, at::Tensor(), "product");
         if (!first.defined()) { first = y; }
-        EXPECT_CLOSE(y, wide(first), once);
-        EXPECT_CLOSE(input_gradient(y, weight, "product"), at::mm(wide(y), wide(weight)), once);
+        EXPECT_CLOSE(y, in_fp64(first), rounded_once);
+        EXPECT_CLOSE(input_gradient(y, weight, "product"), at::mm(in_fp64(y), in_fp64(weight)), rounded_once);
     }
 }
 
@@ -114,20 +114,20 @@ TEST(OpsBf16, NormsHaveStatisticsInFp32)
             params.weight_D = (random({dim}, at::kDouble, 0.3) + 1).to(at::kBFloat16);
             if (kind == NormKind::layer_norm) { params.bias_D = random({dim}, at::kBFloat16); }
             NormParams exact = params;
-            exact.weight_D = wide(params.weight_D);
-            exact.bias_D = wide(params.bias_D);
+            exact.weight_D = in_fp64(params.weight_D);
+            exact.bias_D = in_fp64(params.bias_D);
             // A mean of 3: in bf16 statistics it would cost two digits.
             const at::Tensor x = (random({rows, dim}, at::kDouble) + 3).to(at::kBFloat16);
             const at::Tensor dy = random({rows, dim}, at::kBFloat16), residual = random({rows, dim}, at::kBFloat16);
             const OpContext ctx = context(1, rows);
-            NormForward forward = norm_forward(ctx, params, x), expected = norm_forward(ctx, exact, wide(x));
+            NormForward forward = norm_forward(ctx, params, x), expected = norm_forward(ctx, exact, in_fp64(x));
             EXPECT_EQ(forward.saved.rstd_N.scalar_type(), at::kFloat);
             EXPECT_CLOSE(forward.saved.rstd_N, expected.saved.rstd_N, tolerance(at::kFloat));
-            EXPECT_CLOSE(forward.y_ND, expected.y_ND, once);
+            EXPECT_CLOSE(forward.y_ND, expected.y_ND, rounded_once);
             NormBackward backward =
                 norm_backward_input_add(ctx, params, std::move(forward.saved), dy, residual.clone());
-            NormBackward wanted = norm_backward_input_add(ctx, exact, std::move(expected.saved), wide(dy), wide(residual));
-            EXPECT_CLOSE(backward.dx_ND, wanted.dx_ND, once);
+            NormBackward wanted = norm_backward_input_add(ctx, exact, std::move(expected.saved), in_fp64(dy), in_fp64(residual));
+            EXPECT_CLOSE(backward.dx_ND, wanted.dx_ND, rounded_once);
             NormGrads grads, sums;
             grads.weight_D = sums_like(params.weight_D);
             sums.weight_D = sums_like(exact.weight_D);
@@ -157,9 +157,9 @@ TEST(OpsBf16, MlpOfEveryActivation)
         params.in_bias_G = random({pre}, at::kBFloat16, 0.1);
         params.down_weight_DF = random_weight(dim, ffn, at::kBFloat16);
         MlpParams exact = params;
-        exact.in_weight_GD = wide(params.in_weight_GD);
-        exact.in_bias_G = wide(params.in_bias_G);
-        exact.down_weight_DF = wide(params.down_weight_DF);
+        exact.in_weight_GD = in_fp64(params.in_weight_GD);
+        exact.in_bias_G = in_fp64(params.in_bias_G);
+        exact.down_weight_DF = in_fp64(params.down_weight_DF);
         const at::Tensor x = random({rows, dim}, at::kBFloat16), dy = random({rows, dim}, at::kBFloat16);
         const OpContext ctx = context(1, rows);
         const auto run = [&](const MlpParams& with, const at::Tensor& in, const at::Tensor& gradient)
@@ -174,8 +174,8 @@ TEST(OpsBf16, MlpOfEveryActivation)
             mlp_backward_weight(ctx, std::move(backward.pending), grads);
             return std::vector<at::Tensor>{y, backward.dx_ND, grads.in_weight_GD, grads.in_bias_G, grads.down_weight_DF};
         };
-        const std::vector<at::Tensor> got = run(params, x, dy), expected = run(exact, wide(x), wide(dy));
-        for (std::size_t i = 0; i < got.size(); ++i) { EXPECT_CLOSE(got[i], expected[i], several) << i; }
+        const std::vector<at::Tensor> got = run(params, x, dy), expected = run(exact, in_fp64(x), in_fp64(dy));
+        for (std::size_t i = 0; i < got.size(); ++i) { EXPECT_CLOSE(got[i], expected[i], rounded_often) << i; }
     }
 }
 
@@ -211,11 +211,11 @@ TEST(OpsBf16, Attention)
         }
         if (c.rope) { params.rope = &narrow_table; }
         AttentionParams exact = params;
-        exact.qkv_weight_TD = wide(params.qkv_weight_TD);
-        exact.qkv_bias_T = wide(params.qkv_bias_T);
-        exact.o_weight_DA = wide(params.o_weight_DA);
-        exact.q_norm_weight_E = wide(params.q_norm_weight_E);
-        exact.k_norm_weight_E = wide(params.k_norm_weight_E);
+        exact.qkv_weight_TD = in_fp64(params.qkv_weight_TD);
+        exact.qkv_bias_T = in_fp64(params.qkv_bias_T);
+        exact.o_weight_DA = in_fp64(params.o_weight_DA);
+        exact.q_norm_weight_E = in_fp64(params.q_norm_weight_E);
+        exact.k_norm_weight_E = in_fp64(params.k_norm_weight_E);
         if (c.rope) { exact.rope = &wide_table; }
         const at::Tensor x = random({tokens, c.dim}, at::kBFloat16), dy = random({tokens, c.dim}, at::kBFloat16);
         const OpContext ctx = context(c.batch, c.seq_len);
@@ -238,9 +238,9 @@ TEST(OpsBf16, Attention)
             if (c.qk_norm) { all.insert(all.end(), {grads.q_norm_weight_E, grads.k_norm_weight_E}); }
             return all;
         };
-        const std::vector<at::Tensor> got = run(params, x, dy), expected = run(exact, wide(x), wide(dy));
+        const std::vector<at::Tensor> got = run(params, x, dy), expected = run(exact, in_fp64(x), in_fp64(dy));
         EXPECT_EQ(got[1].scalar_type(), at::kFloat);
-        for (std::size_t i = 0; i < got.size(); ++i) { EXPECT_CLOSE(got[i], expected[i], several) << i; }
+        for (std::size_t i = 0; i < got.size(); ++i) { EXPECT_CLOSE(got[i], expected[i], rounded_often) << i; }
     }
 }
 
@@ -254,7 +254,7 @@ TEST(OpsBf16, EmbeddingGradientsAreSummedInFp32)
     const OpContext ctx = context(2, 300);
     EmbeddingForward forward = embedding_forward(ctx, params, ids);
     const at::Tensor rows = ids.view({600});
-    EXPECT_CLOSE(forward.y_ND, wide(params.tokens_VD).index_select(0, rows) + wide(params.positions_PD).repeat({2, 1}), once);
+    EXPECT_CLOSE(forward.y_ND, in_fp64(params.tokens_VD).index_select(0, rows) + in_fp64(params.positions_PD).repeat({2, 1}), rounded_once);
     // One id takes 120 rows: in bf16 the sum would lose what is below a hundredth of it.
     const at::Tensor dy = random({600, 24}, at::kBFloat16);
     EmbeddingGrads grads;
@@ -262,9 +262,9 @@ TEST(OpsBf16, EmbeddingGradientsAreSummedInFp32)
     grads.positions_PD = sums_like(params.positions_PD);
     embedding_backward_weight(ctx, embedding_backward_input(ctx, std::move(forward.saved), dy), grads);
     at::Tensor expected = at::zeros({5, 24}, at::TensorOptions().dtype(at::kDouble));
-    expected.index_add_(0, rows, wide(dy));
+    expected.index_add_(0, rows, in_fp64(dy));
     EXPECT_CLOSE(grads.tokens_VD, expected, tolerance(at::kFloat));
-    EXPECT_CLOSE(grads.positions_PD, wide(dy).view({2, 300, 24}).sum(0), tolerance(at::kFloat));
+    EXPECT_CLOSE(grads.positions_PD, in_fp64(dy).view({2, 300, 24}).sum(0), tolerance(at::kFloat));
 }
 
 TEST(OpsBf16, LogitsAndLossAreFp32)
@@ -279,7 +279,7 @@ TEST(OpsBf16, LogitsAndLossAreFp32)
         params.label_smoothing = 0.1;
         params.z_loss = 1e-3;
         HeadLossParams exact = params;
-        exact.weight_VD = wide(params.weight_VD);
+        exact.weight_VD = in_fp64(params.weight_VD);
         const at::Tensor x = random({50, 40}, at::kBFloat16, 3);
         const at::Tensor labels = at::randint(0, vocab, {50}, at::TensorOptions().dtype(at::kLong));
         const at::Tensor mask = at::randint(0, 2, {50}, at::TensorOptions().dtype(at::kByte));
@@ -288,12 +288,12 @@ TEST(OpsBf16, LogitsAndLossAreFp32)
         grads.weight_VD = sums_like(params.weight_VD);
         sums.weight_VD = sums_like(exact.weight_VD);
         const HeadLossResult got = head_loss(ctx, params, LossMode::train, x.clone(), labels, mask, grads);
-        const HeadLossResult expected = head_loss(ctx, exact, LossMode::train, wide(x), labels, mask, sums);
+        const HeadLossResult expected = head_loss(ctx, exact, LossMode::train, in_fp64(x), labels, mask, sums);
         // Logits rounded to bf16 would be off by up to 2^-5 each.
         EXPECT_NEAR(got.loss_sum, expected.loss_sum, tolerance(at::kFloat) * std::abs(expected.loss_sum));
         EXPECT_EQ(got.count, expected.count);
         EXPECT_EQ(got.dx_ND.scalar_type(), at::kBFloat16);
-        EXPECT_CLOSE(got.dx_ND, expected.dx_ND, once);
+        EXPECT_CLOSE(got.dx_ND, expected.dx_ND, rounded_once);
         EXPECT_CLOSE(grads.weight_VD, sums.weight_VD, 10 * tolerance(at::kFloat));
     }
 }
@@ -306,10 +306,10 @@ TEST(OpsBf16, DropoutAndResidualRoundOnce)
     ctx.seed = 5;
     const Dropout dropout = {0.3, DropoutSite::mlp, 1};
     const auto rounded = [](const at::Tensor& exact) { return exact.to(at::kFloat).to(at::kBFloat16); };
-    EXPECT_TRUE(residual_add(ctx, x, branch.clone()).equal(rounded(wide(x) + wide(branch))));
+    EXPECT_TRUE(residual_add(ctx, x, branch.clone()).equal(rounded(in_fp64(x) + in_fp64(branch))));
     // The same masks as in fp64.
-    EXPECT_CLOSE(dropout_add(ctx, dropout, x, branch.clone()), dropout_add(ctx, dropout, wide(x), wide(branch)), once);
-    EXPECT_CLOSE(dropout_backward(ctx, dropout, x), dropout_backward(ctx, dropout, wide(x)), once);
+    EXPECT_CLOSE(dropout_add(ctx, dropout, x, branch.clone()), dropout_add(ctx, dropout, in_fp64(x), in_fp64(branch)), rounded_once);
+    EXPECT_CLOSE(dropout_backward(ctx, dropout, x), dropout_backward(ctx, dropout, in_fp64(x)), rounded_once);
 }
 
 TEST(OpsBf16, UpdatesBelowAnUlpMoveTheMasterAndThenTheParameter)

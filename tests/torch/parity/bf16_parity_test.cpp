@@ -4,13 +4,21 @@
 // activations then differ by an ulp here and there, 2^-8 of themselves. dp and pp with the same micro-batches compute the same
 // activations; what is left is the order of fp32 sums, until a master near a tie is rounded the other way.
 
-#include "torch/parity/parity_cases.hpp"
+#include "comm/delayed_communicator.hpp"
+#include "comm/thread_communicator.hpp"
+#include "torch/parity/parity_support.hpp"
 
 using namespace plimsoll;
 using namespace plimsoll::test;
 
 namespace
 {
+
+ModelSpec bf16_model(const std::string& name)
+{
+    if (name == "gpt2") { return parity_gpt2(); }
+    return name == "qwen3" ? parity_qwen3(2) : parity_llama(4);
+}
 
 void run_bf16(const ModelSpec& spec, const ParallelLayout& layout, std::int64_t steps, ParityRecord& record)
 {
@@ -26,12 +34,12 @@ double largest_difference(const std::vector<double>& got, const std::vector<doub
     return largest;
 }
 
-struct Gates
+struct Bf16Gates
 {
     double first_loss, loss, norm, gradients;
 };
 
-void expect_close(const ParityRecord& got, const ParityRecord& expected, const Gates& gates)
+void expect_close_bf16(const ParityRecord& got, const ParityRecord& expected, const Bf16Gates& gates)
 {
     EXPECT_NEAR(got.losses.front(), expected.losses.front(), gates.first_loss * expected.losses.front());
     EXPECT_LE(largest_difference(got.losses, expected.losses), gates.loss);
@@ -56,31 +64,31 @@ TEST(Bf16Parity, LayoutsAgreeWithOneRank)
     const std::int64_t steps = 20;
     for (const char* model : {"gpt2", "llama-gqa"})
     {
-        const ModelSpec spec = spec_of(model);
+        const ModelSpec spec = bf16_model(model);
         ParityRecord one;
         run_bf16(spec, with_micro_batch(parity_layout(1, 1, 1, 1), 4), steps, one);
         EXPECT_LT(one.losses.back(), one.losses.front() - 0.5) << "the model does not learn";
-        const Gates same_micro_batches = {1e-6, 1e-2, 5e-2, 1e-4};
+        const Bf16Gates same_micro_batches = {1e-6, 1e-2, 5e-2, 1e-4};
         for (int zero = 0; zero <= 3; ++zero)
         {
             SCOPED_TRACE(fmt::format("{} dp 2 zero {}", model, zero));
             ParityRecord got;
             run_bf16(spec, with_micro_batch(parity_layout(2, 1, 1, 1, zero), 4), steps, got);
-            expect_close(got, one, same_micro_batches);
+            expect_close_bf16(got, one, same_micro_batches);
         }
         {
             SCOPED_TRACE(fmt::format("{} pp 2", model));
             ParityRecord got;
             run_bf16(spec, with_micro_batch(parity_layout(1, 1, 2, 1, 0), 4), steps, got);
-            expect_close(got, one, same_micro_batches);
+            expect_close_bf16(got, one, same_micro_batches);
         }
-        const Gates rounded_parts = {1e-3, 1e-2, 5e-2, 2e-2};
+        const Bf16Gates rounded_parts = {1e-3, 1e-2, 5e-2, 2e-2};
         for (const auto& [tp, pp] : std::vector<std::pair<std::int64_t, std::int64_t>>{{2, 1}, {2, 2}})
         {
             SCOPED_TRACE(fmt::format("{} tp {} pp {}", model, tp, pp));
             ParityRecord got;
             run_bf16(spec, with_micro_batch(parity_layout(1, tp, pp, 1, 0), 4), steps, got);
-            expect_close(got, one, rounded_parts);
+            expect_close_bf16(got, one, rounded_parts);
         }
     }
 }
@@ -88,7 +96,7 @@ TEST(Bf16Parity, LayoutsAgreeWithOneRank)
 TEST(Bf16Parity, ZeroStagesAreEqualToTheBit)
 {
     // DS#4298: ZeRO-2 and ZeRO-3 gave different losses.
-    const ModelSpec spec = spec_of("qwen3");
+    const ModelSpec spec = bf16_model("qwen3");
     const auto expect_equal = [&](const std::vector<ParallelLayout>& layouts)
     {
         ParityRecord first;
@@ -117,32 +125,32 @@ TEST(Bf16Parity, EveryMicroBatchIsReduced)
 {
     // DS PR#7985, DS PR#7981, DS#6550: in bf16 ZeRO-1 the last micro-batch of four was not summed over the ranks, a bias of
     // (W - 1) / W / 4; with offloading only the first one was kept.
-    const ModelSpec spec = spec_of("gpt2");
+    const ModelSpec spec = bf16_model("gpt2");
     for (const int zero : {0, 1, 2, 3})
     {
         SCOPED_TRACE(zero);
         ParityRecord whole, quarters;
         run_bf16(spec, parity_layout(2, 1, 1, 1, zero), 3, whole);
         run_bf16(spec, parity_layout(2, 1, 1, 4, zero), 3, quarters);
-        expect_close(quarters, whole, {1e-3, 5e-3, 2e-2, 2e-2});
+        expect_close_bf16(quarters, whole, {1e-3, 5e-3, 2e-2, 2e-2});
     }
 }
 
 TEST(Bf16Parity, TheNormOfFourTensorParallelRanksIsThatOfOne)
 {
     // Bridge#5411: 26.35 instead of 28.92 on tp 4, since bf16 sums over tp lost what was small; activations drifted over the layers.
-    const ModelSpec spec = spec_of("llama-gqa");
+    const ModelSpec spec = bf16_model("llama-gqa");
     ParityRecord one, four;
     run_bf16(spec, parity_layout(1, 1, 1, 1, 0), 3, one);
     run_bf16(spec, parity_layout(1, 4, 1, 1, 0), 3, four);
-    expect_close(four, one, {1e-3, 5e-3, 1e-2, 2e-2});
+    expect_close_bf16(four, one, {1e-3, 5e-3, 1e-2, 2e-2});
 }
 
 TEST(Bf16Parity, ClippingReachesEveryTensorParallelRank)
 {
     // BLOOM, DS#1801: tp ranks above 0 did not clip, so copies of norm weights drifted apart. A master drifts long before its bf16
     // copy shows it.
-    const ModelSpec spec = spec_of("gpt2");
+    const ModelSpec spec = bf16_model("gpt2");
     const ParallelLayout layout = parity_layout(2, 2, 1, 1, 1);
     std::mutex mutex;
     std::map<std::string, std::vector<std::string>> copies;
@@ -187,7 +195,7 @@ TEST(Bf16Parity, ClippingReachesEveryTensorParallelRank)
 
 TEST(Bf16Parity, NoResultIsReadBeforeItsWait)
 {
-    const ModelSpec spec = spec_of("qwen3");
+    const ModelSpec spec = bf16_model("qwen3");
     const ParallelLayout layout = parity_layout(2, 2, 2, 3, 3);
     ParityRecord plain, delayed;
     run_bf16(spec, layout, 3, plain);
