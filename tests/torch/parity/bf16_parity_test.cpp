@@ -44,7 +44,7 @@ void expect_close_bf16(const ParityRecord& got, const ParityRecord& expected, co
     EXPECT_NEAR(got.losses.front(), expected.losses.front(), gates.first_loss * expected.losses.front());
     EXPECT_LE(largest_difference(got.losses, expected.losses), gates.loss);
     EXPECT_LE(largest_difference(got.norms, expected.norms), gates.norm);
-    expect_gradients_close(got.gradients, expected.gradients, gates.gradients, gates.gradients / 100);
+    expect_gradients_close(got.gradients, expected.gradients, gates.gradients, 0.01);
     for (const auto& [place, digests] : got.copies)
     {
         for (const std::string& digest : digests) { EXPECT_EQ(digest, digests.front()) << "copies differ: " << place; }
