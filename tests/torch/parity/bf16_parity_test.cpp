@@ -14,12 +14,6 @@ using namespace plimsoll::test;
 namespace
 {
 
-ModelSpec bf16_model(const std::string& name)
-{
-    if (name == "gpt2") { return parity_gpt2(); }
-    return name == "qwen3" ? parity_qwen3(2) : parity_llama(4);
-}
-
 void run_bf16(const ModelSpec& spec, const ParallelLayout& layout, std::int64_t steps, ParityRecord& record)
 {
     run_ranks(layout.world(), [&](Communicator& world) { parity_body(world, spec, layout, at::kBFloat16, steps, record); });
@@ -62,9 +56,9 @@ ParallelLayout with_micro_batch(ParallelLayout layout, std::int64_t micro_batch)
 TEST(Bf16Parity, LayoutsAgreeWithOneRank)
 {
     const std::int64_t steps = 20;
-    for (const char* model : {"gpt2", "llama-gqa"})
+    for (const char* model : {"gpt2", "llama"})
     {
-        const ModelSpec spec = bf16_model(model);
+        const ModelSpec spec = table_model(model);
         ParityRecord one;
         run_bf16(spec, with_micro_batch(parity_layout(1, 1, 1, 1), 4), steps, one);
         EXPECT_LT(one.losses.back(), one.losses.front() - 0.5) << "the model does not learn";
@@ -96,7 +90,7 @@ TEST(Bf16Parity, LayoutsAgreeWithOneRank)
 TEST(Bf16Parity, ZeroStagesAreEqualToTheBit)
 {
     // DS#4298: ZeRO-2 and ZeRO-3 gave different losses.
-    const ModelSpec spec = bf16_model("qwen3");
+    const ModelSpec spec = table_model("qwen3");
     const auto expect_equal = [&](const std::vector<ParallelLayout>& layouts)
     {
         ParityRecord first;
@@ -125,7 +119,7 @@ TEST(Bf16Parity, EveryMicroBatchIsReduced)
 {
     // DS PR#7985, DS PR#7981, DS#6550: in bf16 ZeRO-1 the last micro-batch of four was not summed over the ranks, a bias of
     // (W - 1) / W / 4; with offloading only the first one was kept.
-    const ModelSpec spec = bf16_model("gpt2");
+    const ModelSpec spec = table_model("gpt2");
     for (const int zero : {0, 1, 2, 3})
     {
         SCOPED_TRACE(zero);
@@ -139,7 +133,7 @@ TEST(Bf16Parity, EveryMicroBatchIsReduced)
 TEST(Bf16Parity, TheNormOfFourTensorParallelRanksIsThatOfOne)
 {
     // Bridge#5411: 26.35 instead of 28.92 on tp 4, since bf16 sums over tp lost what was small; activations drifted over the layers.
-    const ModelSpec spec = bf16_model("llama-gqa");
+    const ModelSpec spec = table_model("llama");
     ParityRecord one, four;
     run_bf16(spec, parity_layout(1, 1, 1, 1, 0), 3, one);
     run_bf16(spec, parity_layout(1, 4, 1, 1, 0), 3, four);
@@ -150,7 +144,7 @@ TEST(Bf16Parity, ClippingReachesEveryTensorParallelRank)
 {
     // BLOOM, DS#1801: tp ranks above 0 did not clip, so copies of norm weights drifted apart. A master drifts long before its bf16
     // copy shows it.
-    const ModelSpec spec = bf16_model("gpt2");
+    const ModelSpec spec = table_model("gpt2");
     const ParallelLayout layout = parity_layout(2, 2, 1, 1, 1);
     std::mutex mutex;
     std::map<std::string, std::vector<std::string>> copies;
@@ -195,7 +189,7 @@ TEST(Bf16Parity, ClippingReachesEveryTensorParallelRank)
 
 TEST(Bf16Parity, NoResultIsReadBeforeItsWait)
 {
-    const ModelSpec spec = bf16_model("qwen3");
+    const ModelSpec spec = table_model("qwen3");
     const ParallelLayout layout = parity_layout(2, 2, 2, 3, 3);
     ParityRecord plain, delayed;
     run_bf16(spec, layout, 3, plain);

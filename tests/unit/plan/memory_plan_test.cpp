@@ -38,6 +38,23 @@ TEST(MemoryPlan, ByHand)
     EXPECT_EQ(rank.validation.bytes, 0);
 }
 
+TEST(MemoryPlan, Bf16HoldsEighteenBytesForEachElement)
+{
+    // Parameter 2, gradient 4, moments and master 12 (Megatron's 18, and 6 + 12 / d with a distributed optimizer); rope tables stay
+    // fp32. Every shard of every state is cut at the same elements.
+    for (int zero = 0; zero <= 3; ++zero)
+    {
+        StepInputs inputs = inputs_of(tiny_llama(), layout_of(2, 1, 1, zero), 4);
+        inputs.policies.dtype = Dtype::bf16;
+        inputs.layout.resident_bytes = 0;
+        const std::int64_t elements = make_flat_layout(inputs.model, inputs.layout, MeshCoordinate(), 2).num_elements();
+        const std::int64_t d = 2, rope = 2 * 32;
+        const std::int64_t expected = 2 * elements / (zero >= 3 ? d : 1) + 4 * elements / (zero >= 2 ? d : 1) +
+                                      12 * elements / (zero >= 1 ? d : 1) + rope;
+        EXPECT_EQ(plan_rank_memory(inputs).start_up_bytes, expected) << zero;
+    }
+}
+
 TEST(MemoryPlan, BackwardOfALayerByHand)
 {
     // The same model with 40 positions and one row of logits at a time: attention's backward is the peak.
