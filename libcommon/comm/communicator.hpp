@@ -87,7 +87,7 @@ class Communicator
     virtual std::int64_t rank() const = 0;
     virtual std::int64_t size() const = 0;
 
-    /// In place; every rank ends with the reduction. A maximum with a NaN is NaN. @pre f32, f64, i32, i64 or u8
+    /// In place; every rank ends with the reduction. A maximum with a NaN is NaN. @pre f32, f64, bf16 (summed in fp32), i32, i64 or u8
     virtual Work all_reduce(BufferView data, ReduceOp op, Stream& stream) = 0;
     /// `input` holds size() equal parts; rank r receives the sum of all ranks' part r in `output`. May alias part r.
     virtual Work reduce_scatter(BufferView input, BufferView output, Stream& stream) = 0;

@@ -64,7 +64,7 @@ struct CheckpointMeta
     std::string model_fingerprint; ///< model_spec.hpp
     std::string layout_note;       ///< "tp 1 pp 1 dp 1 zero 0", informative: readers trust boxes only
     std::string run_ini;           ///< resolved run file of the writing run
-    std::string precision;         ///< fp32, fp64
+    std::string precision;         ///< of the run: fp32, fp64, bf16 (whose model is saved in fp32)
     std::map<std::string, std::string> aliases; ///< "head.weight" -> the tensor that holds it (tied embedding)
 };
 

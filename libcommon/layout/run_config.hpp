@@ -77,7 +77,7 @@ struct RunConfig
         double min_lr = 0;                ///< absolute, after "0.1x" was resolved
         std::string schedule = "cosine";  ///< cosine | wsd | constant
         Span warmup, decay;
-        std::string precision = "fp32";  ///< fp32 | fp64
+        std::string precision = "fp32";  ///< fp32 | fp64 | bf16
         std::string recompute = "none";
         double label_smoothing = 0;    ///< in [0, 1)
         double z_loss = 0;             ///< coefficient of log-sum-exp squared
