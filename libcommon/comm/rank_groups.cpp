@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "layout/stage_split.hpp"
 
 namespace plimsoll
 {
@@ -46,9 +47,10 @@ RankGroups make_rank_groups(Communicator& world, const ParallelLayout& layout, s
 
     const std::int64_t sharers = kv_heads > 0 && layout.tp > kv_heads ? layout.tp / kv_heads : 1;
     groups.kv = world.subgroup("kv", part_with(tp, rank, sharers));
-    const bool outer = rank == pp.front() || rank == pp.back();
-    groups.embedding = layout.pp > 1 && outer ? world.subgroup("embedding", {pp.front(), pp.back()})
-                                              : make_self_communicator("embedding");
+    const std::vector<std::int64_t> ends = {pp[static_cast<std::size_t>(first_stage(layout))],
+                                            pp[static_cast<std::size_t>(last_stage(layout))]};
+    const bool is_end = ends_are_apart(layout) && (rank == ends.front() || rank == ends.back());
+    groups.embedding = is_end ? world.subgroup("embedding", ends) : make_self_communicator("embedding");
     return groups;
 }
 

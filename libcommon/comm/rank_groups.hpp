@@ -19,7 +19,7 @@ struct RankGroups
     std::unique_ptr<Communicator> tp;
     std::unique_ptr<Communicator> pp;        ///< in stage order
     std::unique_ptr<Communicator> kv;        ///< tp ranks that share KV heads; a group of one unless tp > KV heads
-    std::unique_ptr<Communicator> embedding; ///< first and last stage, for a tied embedding; elsewhere a group of one
+    std::unique_ptr<Communicator> embedding; ///< the stages of a tied embedding and its head; elsewhere, and in a V, a group of one
 
     /// Of all data-parallel ranks.
     std::int64_t dp_rank() const { return coordinate[MeshAxis::dp]; }

@@ -84,7 +84,7 @@ void check_layout(const ParallelLayout& layout, const ModelSpec& model)
 {
     ParallelLayout shape = layout;
     shape.micro_batch = 1;
-    shape.global_batch = layout.dp;
+    shape.global_batch = layout.dp * layout.pp;  // as any schedule would have it: files do not depend on the batch
     const std::vector<std::string> faults = validate(shape, model, shape.world());
     VALIDATE(faults.empty(), UsageError, "{}", fmt::join(faults, "; "));
 }

@@ -64,15 +64,14 @@ FlatTensor localize(const TensorSpec& spec, std::int64_t tp, std::int64_t tp_ran
     return tensor;
 }
 
-bool on_stage(const TensorSpec& spec, const std::vector<StageRange>& chunks, bool is_first, bool is_last)
+bool is_part_of(const TensorSpec& spec, const StageChunk& chunk)
 {
-    const auto holds = [&](const StageRange& range) { return spec.layer >= range.first && spec.layer < range.last; };
     switch (spec.unit)
     {
-        case UnitKind::tied_embedding: return is_first || is_last;
-        case UnitKind::embedding: return is_first;
-        case UnitKind::block: return std::any_of(chunks.begin(), chunks.end(), holds);
-        case UnitKind::head: return is_last;
+        case UnitKind::tied_embedding: return chunk.is_first() || chunk.is_last();
+        case UnitKind::embedding: return chunk.is_first();
+        case UnitKind::block: return spec.layer >= chunk.layers.first && spec.layer < chunk.layers.last;
+        case UnitKind::head: return chunk.is_last();
     }
     throw InternalError(fmt::format("tensor '{}' has no unit", spec.name));
 }
@@ -216,20 +215,22 @@ FlatLayout make_flat_layout(const ModelSpec& model, const ParallelLayout& layout
     const std::int64_t pp_rank = coordinate[MeshAxis::pp];
     const std::int64_t tp_rank = coordinate[MeshAxis::tp];
     EXPECT(tp_rank >= 0 && tp_rank < layout.tp);
-    const std::vector<StageRange> chunks = stage_chunks(model, layout, pp_rank);
+    const std::vector<StageChunk> chunks = stage_chunks(model, layout, pp_rank);
 
     FlatLayout flat;
     flat.element_bytes = element_bytes;
     flat.shards = layout.shards();
     for (const TensorSpec& spec : canonical_tensors(model))
     {
-        if (!on_stage(spec, chunks, pp_rank == first_stage(layout), pp_rank == last_stage(layout))) { continue; }
+        const auto chunk = std::find_if(chunks.begin(), chunks.end(), [&](const StageChunk& of) { return is_part_of(spec, of); });
+        if (chunk == chunks.end()) { continue; }
         if (flat.units.empty() || flat.units.back().kind != spec.unit || flat.units.back().layer != spec.layer)
         {
             FlatUnit unit;
             unit.name = unit_name(spec.unit, spec.layer);
             unit.kind = spec.unit;
             unit.layer = spec.layer;
+            unit.chunk = spec.unit == UnitKind::block ? chunk - chunks.begin() : 0;
             flat.units.push_back(std::move(unit));
         }
         flat.units.back().tensors.push_back(localize(spec, layout.tp, tp_rank));

@@ -61,6 +61,7 @@ struct FlatUnit
     std::string name; ///< "embedding", "layers.3", "head", "tied_embedding"
     UnitKind kind = UnitKind::block;
     std::int64_t layer = -1;
+    std::int64_t chunk = 0; ///< of the stage, that a block belongs to
     std::vector<FlatTensor> tensors;
     std::int64_t num_elements = 0;       ///< with padding: a multiple of shards * 256 B
     std::int64_t shard_elements = 0;     ///< num_elements / shards

@@ -238,8 +238,7 @@ std::vector<std::string> schedule_faults(const ParallelLayout& layout)
 {
     std::vector<std::string> faults;
     const char* name = pipeline_kind_name(layout.schedule);
-    const bool has_chunks = layout.schedule == PipelineKind::interleaved || layout.schedule == PipelineKind::zbv;
-    if (!has_chunks)
+    if (default_num_chunks(layout.schedule) == 1)
     {
         if (layout.virtual_stages > 1)
         {
@@ -339,6 +338,7 @@ std::string layout_text(const ParallelLayout& layout)
     if (layout.pp > 1 && layout.schedule != PipelineKind::one_f_one_b)
     {
         text += fmt::format(" {}", pipeline_kind_name(layout.schedule));
+        if (layout.schedule == PipelineKind::interleaved) { text += fmt::format(" virtual-stages {}", layout.virtual_stages); }
     }
     if (layout.split.kind != SplitKind::even) { text += fmt::format(" pp-split {}", stage_split_text(layout.split)); }
     return layout.zero_stage > 0 ? fmt::format("{} zero {}", text, layout.zero_stage) : text;

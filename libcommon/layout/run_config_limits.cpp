@@ -19,21 +19,12 @@ struct NotYet
     const char* hint;
 };
 
-constexpr const char* schedule_hint = "plimsoll-estimate --draw-schedule shows it";
-
-const std::vector<std::string>& built_schedules()
-{
-    static const std::vector<std::string> names = {"1f1b", "gpipe", "zb-h1"};
-    return names;
-}
-
 /// A version that builds something removes its row.
 const std::vector<NotYet>& not_yet()
 {
     static const std::vector<NotYet> rows = {
         {"layout.cp", {"1"}, "use a shorter seq-len"},
         {"layout.ep", {"1"}, ""},
-        {"layout.schedule", built_schedules(), schedule_hint},
         {"train.optimizer", {"adamw"}, ""},
         {"train.precision", {"fp32", "fp64", "bf16"}, ""},
         {"train.attention-dropout", {"0"}, "fused attention kernels refuse it or mask in an order of their own; use hidden-dropout"},
@@ -86,14 +77,6 @@ void limit_run_config(OptionSet& options)
             if (covers(row.key, *declared)) { options.at(declared->name()).built_only(row.built, hint_of(row, *declared)); }
         }
     }
-}
-
-void check_schedule_is_built(const RunConfig& config)
-{
-    const std::vector<std::string>& built = built_schedules();
-    VALIDATE(std::find(built.begin(), built.end(), config.layout.schedule) != built.end(), ConfigError,
-             "schedule {} is not available in this version (only schedule {}). {}", config.layout.schedule,
-             fmt::join(built, " or "), schedule_hint);
 }
 
 void check_num_sources(std::size_t num_sources)

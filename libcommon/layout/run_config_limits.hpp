@@ -13,9 +13,6 @@ namespace plimsoll
 /// after more keys were declared.
 void limit_run_config(OptionSet& options);
 
-/// For tools that know more schedules than the trainer runs. @throws ConfigError
-void check_schedule_is_built(const RunConfig& config);
-
 /// @throws ConfigError for more training data sources than this version mixes
 void check_num_sources(std::size_t num_sources);
 

@@ -163,6 +163,11 @@ ChunkPlacement placement_of(PipelineKind kind)
     return kind == PipelineKind::zbv ? ChunkPlacement::v_shape : ChunkPlacement::round_robin;
 }
 
+std::int64_t default_num_chunks(PipelineKind kind)
+{
+    return kind == PipelineKind::interleaved || kind == PipelineKind::zbv ? 2 : 1;
+}
+
 PipelineSchedule make_single_stage_schedule(std::int64_t num_micro_batches)
 {
     EXPECT(num_micro_batches >= 1);

@@ -70,4 +70,7 @@ PipelineSchedule make_schedule(PipelineKind kind, std::int64_t num_stages, std::
 /// How the kind places chunks.
 ChunkPlacement placement_of(PipelineKind kind);
 
+/// Chunks of a stage where nobody says how many: 2 with the kinds that have several, else 1.
+std::int64_t default_num_chunks(PipelineKind kind);
+
 }  // namespace plimsoll

@@ -57,26 +57,28 @@ std::vector<std::int64_t> split_layers(const ModelSpec& model, const ParallelLay
     throw InternalError("unknown stage split");
 }
 
-std::vector<StageRange> stage_chunks(const ModelSpec& model, const ParallelLayout& layout, std::int64_t pp_rank)
+std::vector<StageChunk> stage_chunks(const ModelSpec& model, const ParallelLayout& layout, std::int64_t pp_rank)
 {
     EXPECT(pp_rank >= 0 && pp_rank < layout.pp);
     const std::vector<std::int64_t> layers = split_layers(model, layout);
-    std::vector<StageRange> chunks;
-    for (std::int64_t chunk = 0; chunk < layout.virtual_stages; ++chunk)
+    const ChunkPlacement placement = placement_of(layout.schedule);
+    const auto neighbour = [&](std::int64_t other)
     {
-        const auto before = layers.begin() + virtual_stage(placement_of(layout.schedule), layout.pp, pp_rank, chunk);
-        StageRange range;
-        range.first = std::accumulate(layers.begin(), before, std::int64_t{0});
-        range.last = range.first + *before;
-        chunks.push_back(range);
+        if (other < 0 || other >= layout.num_virtual_stages()) { return Neighbour::none; }
+        return chunk_place(placement, layout.pp, other).stage == pp_rank ? Neighbour::here : Neighbour::elsewhere;
+    };
+    std::vector<StageChunk> chunks;
+    for (std::int64_t number = 0; number < layout.virtual_stages; ++number)
+    {
+        const std::int64_t here = virtual_stage(placement, layout.pp, pp_rank, number);
+        StageChunk chunk;
+        chunk.layers.first = std::accumulate(layers.begin(), layers.begin() + here, std::int64_t{0});
+        chunk.layers.last = chunk.layers.first + layers[static_cast<std::size_t>(here)];
+        chunk.before = neighbour(here - 1);
+        chunk.behind = neighbour(here + 1);
+        chunks.push_back(chunk);
     }
     return chunks;
-}
-
-StageRange stage_layers(const ModelSpec& model, const ParallelLayout& layout, std::int64_t pp_rank)
-{
-    EXPECT(layout.virtual_stages == 1);
-    return stage_chunks(model, layout, pp_rank).front();
 }
 
 std::int64_t first_stage(const ParallelLayout& layout)

@@ -21,18 +21,35 @@ struct StageRange
     std::int64_t size() const { return last - first; }
 };
 
+/// What a virtual stage exchanges activations and gradients with.
+enum class Neighbour : std::uint8_t
+{
+    none,      ///< the model begins or ends here
+    here,      ///< another chunk of the same stage: tensors are handed over
+    elsewhere, ///< on another stage: messages
+};
+
+/// One chunk of a stage and what stands before and behind it.
+struct StageChunk
+{
+    StageRange layers;
+    Neighbour before = Neighbour::none;
+    Neighbour behind = Neighbour::none;
+    bool is_first() const { return before == Neighbour::none; } ///< with the embedding
+    bool is_last() const { return behind == Neighbour::none; }  ///< with the head
+};
+
 /// Layers of each virtual stage in turn. @pre validate(layout, model, layout.world()) is empty
 std::vector<std::int64_t> split_layers(const ModelSpec& model, const ParallelLayout& layout);
 
-/// The blocks of each chunk of a stage.
-std::vector<StageRange> stage_chunks(const ModelSpec& model, const ParallelLayout& layout, std::int64_t pp_rank);
-
-/// The blocks of a stage that holds one chunk. @pre layout.virtual_stages == 1
-StageRange stage_layers(const ModelSpec& model, const ParallelLayout& layout, std::int64_t pp_rank);
+/// The chunks of a stage, in the order in which a micro-batch passes them.
+std::vector<StageChunk> stage_chunks(const ModelSpec& model, const ParallelLayout& layout, std::int64_t pp_rank);
 
 /// The stage with the first virtual stage (embedding) and that with the last one (head); in a V they are one.
 std::int64_t first_stage(const ParallelLayout& layout);
 std::int64_t last_stage(const ParallelLayout& layout);
+/// Whether embedding and head stand on two stages, so that each has a copy of a tied embedding.
+inline bool ends_are_apart(const ParallelLayout& layout) { return first_stage(layout) != last_stage(layout); }
 
 /// Time of a part of the model for one token, in weights that a token is multiplied with; attention's products of pairs of tokens
 /// are the same on every layer and left out. The embedding is looked up: one row.

@@ -205,32 +205,39 @@ at::Tensor block_backward(const OpContext& ctx, const BlockParams& params, Block
 
 BlockBackward block_backward_input(const OpContext& ctx, const BlockParams& params, BlockSaved&& saved, at::Tensor dy_ND)
 {
-    EXPECT(ctx.dropout.hidden == 0);  // step_policies() refuses it
+    // The weights still read the gradient that came in; behind a mask they read one of their own.
+    const WrittenOver over = ctx.dropout.hidden == 0 ? WrittenOver::dy : WrittenOver::residual;
     BlockBackward result;
     at::Tensor dmiddle_ND;
     {
-        const OpScope scope(PlanOp::mlp, params.layer);
-        MlpBackward fed = mlp_backward_input(ctx, params.mlp, std::move(saved.mlp), dy_ND);
-        result.pending.mlp = std::move(fed.pending);
-        dmiddle_ND = std::move(fed.dx_ND);
-    }
-    {
+        at::Tensor dnormed_ND;
+        {
+            const OpScope scope(PlanOp::mlp, params.layer);
+            MlpBackward fed = mlp_backward_input(ctx, params.mlp, std::move(saved.mlp),
+                                                 branch_gradient(ctx, DropoutSite::mlp, params.layer, dy_ND));
+            result.pending.mlp = std::move(fed.pending);
+            dnormed_ND = std::move(fed.dx_ND);
+        }
         const OpScope scope(PlanOp::mlp_norm, params.layer);
-        NormBackward normed = norm_backward_input_add(ctx, params.mlp_norm, std::move(saved.mlp_norm), dmiddle_ND, dy_ND,
-                                                      WrittenOver::dy);
+        NormBackward normed =
+            norm_backward_input_add(ctx, params.mlp_norm, std::move(saved.mlp_norm), dnormed_ND, dy_ND, over);
         result.pending.mlp_norm = std::move(normed.pending);
+        dmiddle_ND = std::move(normed.dx_ND);
     }
+    at::Tensor dnormed_ND;
     {
         const OpScope scope(PlanOp::attention, params.layer);
         AttentionBackward attended =
-            attention_backward_input(ctx, params.attention, std::move(saved.attention), dmiddle_ND);
+            attention_backward_input(ctx, params.attention, std::move(saved.attention),
+                                     branch_gradient(ctx, DropoutSite::attention, params.layer, dmiddle_ND));
         result.pending.attention = std::move(attended.pending);
-        result.dx_ND = std::move(attended.dx_ND);
+        dnormed_ND = std::move(attended.dx_ND);
     }
     const OpScope scope(PlanOp::input_norm, params.layer);
-    NormBackward normed = norm_backward_input_add(ctx, params.input_norm, std::move(saved.input_norm), result.dx_ND,
-                                                  dmiddle_ND, WrittenOver::dy);
+    NormBackward normed =
+        norm_backward_input_add(ctx, params.input_norm, std::move(saved.input_norm), dnormed_ND, dmiddle_ND, over);
     result.pending.input_norm = std::move(normed.pending);
+    result.dx_ND = std::move(normed.dx_ND);
     return result;
 }
 

@@ -69,7 +69,8 @@ struct BlockBackward
     BlockPending pending;
 };
 
-/// dx lies in memory of its own: dy is kept in `pending`.
+/// dx lies in memory of its own, since dy is kept in `pending`; with hidden dropout over dy, since `pending` keeps what lies behind the
+/// masks.
 BlockBackward block_backward_input(const OpContext& ctx, const BlockParams& params, BlockSaved&& saved, at::Tensor dy_ND);
 /// Needs no parameters, so that they can be elsewhere by then.
 void block_backward_weight(const OpContext& ctx, std::int64_t layer, BlockPending&& pending, BlockGrads& grads);

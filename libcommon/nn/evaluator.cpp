@@ -28,9 +28,11 @@ EvaluationResult evaluate(Model& model, ShardedParams& params, RankGroups& group
     at::Tensor sent_ND;  // belongs to `sent`
     Work sent;
     const std::int64_t stage = groups.pp->rank();
+    const ParallelLayout& layout = params.layout();
+    const ChunkPlacement placement = placement_of(layout.schedule);
     GradientReducer gatherer(params.flat(), params.layout(), groups);
     UnitRunner units(params, gatherer,
-                     UnitOrder(params.flat(), params.layout(), uses_of_validation(params.flat(), groups.pp->size(), stage)),
+                     UnitOrder(params.flat(), params.layout(), uses_of_validation(params.flat(), params.layout(), stage)),
                      stream);
     const std::int64_t stride = micro_batch * groups.dp_size();
     for (std::int64_t round = 0; round < set.num_sequences(); round += stride)
@@ -44,19 +46,26 @@ EvaluationResult evaluate(Model& model, ShardedParams& params, RankGroups& group
         const std::int64_t num = std::min(micro_batch, set.num_sequences() - base);
         set.read(base, num, batch);
         ctx.batch = num;
-        at::Tensor x_ND;
-        if (!model.is(StageEnd::first))
+        at::Tensor x_ND;  // between chunks
+        for (std::int64_t c = 0; c < layout.virtual_stages; ++c)
         {
-            x_ND = model.make_activation(num * seq_len, "x");
-            groups.pp->recv(buffer_view(x_ND), stage - 1, stream).wait(stream);
+            const StageChunk& chunk = model.chunks()[static_cast<std::size_t>(c)];
+            const std::int64_t here = virtual_stage(placement, layout.pp, stage, c);
+            if (chunk.before == Neighbour::elsewhere)
+            {
+                x_ND = model.make_received(Received::activation, num * seq_len, c);
+                groups.pp->recv(buffer_view(x_ND), chunk_place(placement, layout.pp, here - 1).stage, stream).wait(stream);
+            }
+            TrainForward done = model.evaluate_chunk(ctx, token_tensors(batch), std::move(x_ND), &units, c);
+            sums += done.sums;
+            x_ND = std::move(done.y_ND);
+            if (chunk.behind != Neighbour::elsewhere) { continue; }
+            // Before a stage's next chunk or batch comes, what it sent was received, or is next on the other's list.
+            sent.wait(stream);
+            sent_ND = std::move(x_ND);
+            sent = groups.pp->send(buffer_view(sent_ND), chunk_place(placement, layout.pp, here + 1).stage, stream);
         }
-        TrainForward done = model.evaluate_stage(ctx, token_tensors(batch), std::move(x_ND), &units);
         units.finish();
-        sums += done.sums;
-        if (model.is(StageEnd::last)) { continue; }
-        sent.wait(stream);
-        sent_ND = std::move(done.y_ND);
-        sent = groups.pp->send(buffer_view(sent_ND), stage + 1, stream);
     }
     sent.wait(stream);
     // All ranks of a tp group have the same sums, only last stages have any: one rank speaks for each batch.

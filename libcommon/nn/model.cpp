@@ -57,12 +57,9 @@ void drop_embedding(const OpContext& ctx, const at::Tensor& x_ND)
 
 Model::Model(const ModelSpec& spec, ShardedParams& params, std::int64_t seq_len, std::int64_t loss_chunks,
              double label_smoothing, double z_loss)
-    : spec_(spec), params_(params), range_(stage_layers(spec, params.layout(), params.coordinate()[MeshAxis::pp])),
+    : spec_(spec), params_(params), chunks_(stage_chunks(spec, params.layout(), params.coordinate()[MeshAxis::pp])),
       options_(at::TensorOptions().dtype(params.dtype()))
 {
-    const std::int64_t stage = params.coordinate()[MeshAxis::pp];
-    first_stage_ = stage == 0;
-    last_stage_ = stage == params.layout().pp - 1;
     if (spec.position == PositionKind::rope)
     {
         const ScopedMemoryTag tag(MemoryTag::parameters);
@@ -88,9 +85,25 @@ Model::Model(const ModelSpec& spec, ShardedParams& params, std::int64_t seq_len,
         if (!comes_and_goes(FlatState::params, piece, block)) { take_views(piece, block, Needs::parameters); }
         if (!comes_and_goes(FlatState::grads, piece, block)) { take_views(piece, block, Needs::gradients); }
     };
-    if (first_stage_) { take_fixed(Piece::embedding, 0); }
+    for (const StageChunk& chunk : chunks_)
+    {
+        if (chunk.is_first()) { take_fixed(Piece::embedding, 0); }
+        if (chunk.is_last()) { take_fixed(Piece::head, 0); }
+    }
     for (std::size_t block = 0; block < blocks_.size(); ++block) { take_fixed(Piece::block, block); }
-    if (last_stage_) { take_fixed(Piece::head, 0); }
+}
+
+std::int64_t Model::layer_of(std::size_t block) const
+{
+    return params_.flat().units[static_cast<std::size_t>(block_units_[block])].layer;
+}
+
+Model::Blocks Model::blocks_of(std::int64_t chunk) const
+{
+    Blocks blocks;
+    for (std::int64_t before = 0; before < chunk; ++before) { blocks.begin += static_cast<std::size_t>(at(before).layers.size()); }
+    blocks.end = blocks.begin + static_cast<std::size_t>(at(chunk).layers.size());
+    return blocks;
 }
 
 bool Model::comes_and_goes(FlatState state, Piece piece, std::size_t block) const
@@ -103,7 +116,7 @@ bool Model::comes_and_goes(FlatState state, Piece piece, std::size_t block) cons
 void Model::take_views(Piece piece, std::size_t block, Needs needs)
 {
     const bool parameters = needs != Needs::gradients, gradients = needs != Needs::parameters;
-    const std::int64_t layer = range_.first + static_cast<std::int64_t>(block);
+    const std::int64_t layer = piece == Piece::block ? layer_of(block) : -1;
     const char* tokens = "embed_tokens.weight";
     const char* positions = "embed_positions.weight";
     const char* head = spec_.tied ? tokens : "head.weight";
@@ -188,20 +201,23 @@ void Model::use(UnitUses* uses, Piece piece, std::size_t block, Needs needs, con
     if (uses != nullptr) { uses->after(); }
 }
 
-at::Tensor Model::make_activation(std::int64_t num_tokens, const char* name) const
+at::Tensor Model::make_received(Received what, std::int64_t num_tokens, std::int64_t chunk) const
 {
-    const OpScope scope(PlanOp::pipeline);
+    // Named after the layer that takes it.
+    const StageRange& layers = at(chunk).layers;
+    const OpScope scope(PlanOp::pipeline, what == Received::activation ? layers.first : layers.last - 1);
     at::Tensor received_ND = at::empty({num_tokens, spec_.hidden}, options_);
-    name_tensor(received_ND, name, MemoryUse::communication);
+    name_tensor(received_ND, what == Received::activation ? "x" : "dy", MemoryUse::communication);
     return received_ND;
 }
 
-TrainForward Model::forward(const OpContext& ctx, const TokenTensors& tokens, double scale, at::Tensor x_ND, UnitUses* uses)
+TrainForward Model::forward(const OpContext& ctx, const TokenTensors& tokens, double scale, at::Tensor x_ND, UnitUses* uses,
+                            std::int64_t chunk)
 {
     const ScopedMemoryTag tag(MemoryTag::transient);
-    EXPECT(x_ND.defined() != first_stage_);
+    EXPECT(x_ND.defined() != at(chunk).is_first());
     TrainForward result;
-    if (first_stage_)
+    if (at(chunk).is_first())
     {
         use(uses, Piece::embedding, 0, Needs::parameters,
             [&]
@@ -213,7 +229,8 @@ TrainForward Model::forward(const OpContext& ctx, const TokenTensors& tokens, do
                 drop_embedding(ctx, x_ND);
             });
     }
-    for (std::size_t block = 0; block < blocks_.size(); ++block)
+    const Blocks blocks = blocks_of(chunk);
+    for (std::size_t block = blocks.begin; block < blocks.end; ++block)
     {
         use(uses, Piece::block, block, Needs::parameters,
             [&]
@@ -223,7 +240,7 @@ TrainForward Model::forward(const OpContext& ctx, const TokenTensors& tokens, do
                 x_ND = std::move(done.y_ND);
             });
     }
-    if (!last_stage_)
+    if (!at(chunk).is_last())
     {
         result.y_ND = std::move(x_ND);
         return result;
@@ -261,21 +278,22 @@ NormForward Model::last_norm(const OpContext& ctx, const at::Tensor& x_ND) const
     return norm_forward(ctx, final_norm_, x_ND);
 }
 
-at::Tensor Model::backward(const OpContext& ctx, ForwardState&& state, at::Tensor dy_ND, UnitUses* uses)
+at::Tensor Model::backward(const OpContext& ctx, ForwardState&& state, at::Tensor dy_ND, UnitUses* uses, std::int64_t chunk)
 {
     const ScopedMemoryTag tag(MemoryTag::transient);
-    EXPECT(dy_ND.defined() != last_stage_);
-    at::Tensor dx_ND = last_stage_ ? std::move(state.dx_ND) : std::move(dy_ND);
-    for (std::size_t block = blocks_.size(); block-- > 0;)
+    EXPECT(dy_ND.defined() != at(chunk).is_last());
+    at::Tensor dx_ND = at(chunk).is_last() ? std::move(state.dx_ND) : std::move(dy_ND);
+    const Blocks blocks = blocks_of(chunk);
+    for (std::size_t block = blocks.end; block-- > blocks.begin;)
     {
         use(uses, Piece::block, block, Needs::both,
             [&]
             {
-                dx_ND = block_backward(ctx, blocks_[block], std::move(state.blocks[block]), dx_ND, block_grads_[block]);
+                dx_ND = block_backward(ctx, blocks_[block], std::move(state.blocks.back()), dx_ND, block_grads_[block]);
                 state.blocks.pop_back();
             });
     }
-    if (!first_stage_) { return dx_ND; }
+    if (!at(chunk).is_first()) { return dx_ND; }
     use(uses, Piece::embedding, 0, Needs::gradients,
         [&]
         {
@@ -288,44 +306,52 @@ at::Tensor Model::backward(const OpContext& ctx, ForwardState&& state, at::Tenso
     return at::Tensor();
 }
 
-InputBackward Model::backward_input(const OpContext& ctx, ForwardState&& state, at::Tensor dy_ND, UnitUses* uses)
+InputBackward Model::backward_input(const OpContext& ctx, ForwardState&& state, at::Tensor dy_ND, UnitUses* uses,
+                                    std::int64_t chunk)
 {
     const ScopedMemoryTag tag(MemoryTag::transient);
-    EXPECT(dy_ND.defined() != last_stage_);
+    EXPECT(dy_ND.defined() != at(chunk).is_last());
     InputBackward result;
-    at::Tensor dx_ND = last_stage_ ? std::move(state.dx_ND) : std::move(dy_ND);
-    for (std::size_t block = blocks_.size(); block-- > 0;)
+    at::Tensor dx_ND = at(chunk).is_last() ? std::move(state.dx_ND) : std::move(dy_ND);
+    const Blocks blocks = blocks_of(chunk);
+    for (std::size_t block = blocks.end; block-- > blocks.begin;)
     {
         use(uses, Piece::block, block, Needs::parameters,
             [&]
             {
                 BlockBackward done =
-                    block_backward_input(ctx, blocks_[block], std::move(state.blocks[block]), std::move(dx_ND));
+                    block_backward_input(ctx, blocks_[block], std::move(state.blocks.back()), std::move(dx_ND));
                 state.blocks.pop_back();
                 result.pending.blocks.push_back(std::move(done.pending));
                 dx_ND = std::move(done.dx_ND);
             });
     }
-    if (first_stage_) { result.pending.embedding = embedding_backward_input(ctx, std::move(state.embedding), dx_ND); }
-    else { result.dx_ND = std::move(dx_ND); }
+    if (!at(chunk).is_first())
+    {
+        result.dx_ND = std::move(dx_ND);
+        return result;
+    }
+    const OpScope scope(PlanOp::embedding);
+    drop_embedding(ctx, dx_ND);
+    result.pending.embedding = embedding_backward_input(ctx, std::move(state.embedding), dx_ND);
     return result;
 }
 
-void Model::backward_weight(const OpContext& ctx, BackwardPending&& pending, UnitUses* uses)
+void Model::backward_weight(const OpContext& ctx, BackwardPending&& pending, UnitUses* uses, std::int64_t chunk)
 {
     const ScopedMemoryTag tag(MemoryTag::transient);
-    EXPECT(pending.blocks.size() == blocks_.size());
-    for (std::size_t i = 0; i < blocks_.size(); ++i)
+    const Blocks blocks = blocks_of(chunk);
+    EXPECT(pending.blocks.size() == blocks.end - blocks.begin);
+    for (std::size_t i = 0; i < pending.blocks.size(); ++i)
     {
-        const std::size_t block = blocks_.size() - 1 - i;
+        const std::size_t block = blocks.end - 1 - i;
         use(uses, Piece::block, block, Needs::gradients,
             [&]
             {
-                block_backward_weight(ctx, range_.first + static_cast<std::int64_t>(block), std::move(pending.blocks[i]),
-                                      block_grads_[block]);
+                block_backward_weight(ctx, layer_of(block), std::move(pending.blocks[i]), block_grads_[block]);
             });
     }
-    if (!first_stage_) { return; }
+    if (!at(chunk).is_first()) { return; }
     use(uses, Piece::embedding, 0, Needs::gradients,
         [&]
         {
@@ -334,11 +360,12 @@ void Model::backward_weight(const OpContext& ctx, BackwardPending&& pending, Uni
         });
 }
 
-at::Tensor Model::blocks_forward(const OpContext& ctx, const at::Tensor& ids_N, at::Tensor x_ND, UnitUses* uses)
+at::Tensor Model::blocks_forward(const OpContext& ctx, const at::Tensor& ids_N, at::Tensor x_ND, UnitUses* uses,
+                                 std::int64_t chunk)
 {
     const ScopedMemoryTag tag(MemoryTag::transient);
-    EXPECT(x_ND.defined() != first_stage_);
-    if (first_stage_)
+    EXPECT(x_ND.defined() != at(chunk).is_first());
+    if (at(chunk).is_first())
     {
         use(uses, Piece::embedding, 0, Needs::parameters,
             [&]
@@ -347,7 +374,8 @@ at::Tensor Model::blocks_forward(const OpContext& ctx, const at::Tensor& ids_N, 
                 x_ND = embedding_forward(ctx, embedding_, ids_N).y_ND;
             });
     }
-    for (std::size_t block = 0; block < blocks_.size(); ++block)
+    const Blocks blocks = blocks_of(chunk);
+    for (std::size_t block = blocks.begin; block < blocks.end; ++block)
     {
         use(uses, Piece::block, block, Needs::parameters, [&] { x_ND = block_forward(ctx, blocks_[block], x_ND).y_ND; });
     }
@@ -356,8 +384,8 @@ at::Tensor Model::blocks_forward(const OpContext& ctx, const at::Tensor& ids_N, 
 
 at::Tensor Model::hidden_states(const OpContext& ctx, const at::Tensor& ids_N)
 {
-    EXPECT(first_stage_ && last_stage_);
-    return last_norm(ctx, blocks_forward(ctx, ids_N, at::Tensor(), nullptr)).y_ND;
+    EXPECT(is_whole());
+    return last_norm(ctx, blocks_forward(ctx, ids_N, at::Tensor(), nullptr, 0)).y_ND;
 }
 
 at::Tensor Model::logits(const OpContext& ctx, const at::Tensor& ids_N)
@@ -369,11 +397,12 @@ at::Tensor Model::logits(const OpContext& ctx, const at::Tensor& ids_N)
     return logits_NV;
 }
 
-TrainForward Model::evaluate_stage(const OpContext& ctx, const TokenTensors& tokens, at::Tensor x_ND, UnitUses* uses)
+TrainForward Model::evaluate_chunk(const OpContext& ctx, const TokenTensors& tokens, at::Tensor x_ND, UnitUses* uses,
+                                   std::int64_t chunk)
 {
     TrainForward result;
-    x_ND = blocks_forward(ctx, tokens.ids_N, std::move(x_ND), uses);
-    if (!last_stage_)
+    x_ND = blocks_forward(ctx, tokens.ids_N, std::move(x_ND), uses, chunk);
+    if (!at(chunk).is_last())
     {
         result.y_ND = std::move(x_ND);
         return result;
@@ -396,8 +425,8 @@ TrainForward Model::evaluate_stage(const OpContext& ctx, const TokenTensors& tok
 
 LossSums Model::evaluate(const OpContext& ctx, const TokenTensors& tokens)
 {
-    EXPECT(first_stage_ && last_stage_);
-    return evaluate_stage(ctx, tokens, at::Tensor()).sums;
+    EXPECT(is_whole());
+    return evaluate_chunk(ctx, tokens, at::Tensor()).sums;
 }
 
 }  // namespace plimsoll::nn

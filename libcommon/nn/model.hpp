@@ -1,7 +1,8 @@
 #pragma once
 /// The whole model of one pipeline stage: embedding, blocks, final norm, fused head and loss.
 ///
-/// Explicit forward and backward; what a micro-batch keeps alive between them is one ForwardState. One control thread.
+/// Explicit forward and backward; what a micro-batch keeps alive between them is one ForwardState per chunk of the stage. A stage
+/// without virtual stages is one chunk, and one rank's model has both ends. One control thread.
 /// B batch, S sequence, N = B*S tokens, D model.
 
 #include <memory>
@@ -43,7 +44,7 @@ struct LossSums
     }
 };
 
-/// Everything that a forward keeps alive for its backward. Embedding on the first stage, gradient on the last.
+/// Everything that a forward keeps alive for its backward. Embedding on the first chunk, gradient on the last.
 struct ForwardState
 {
     EmbeddingSaved embedding;
@@ -55,26 +56,27 @@ struct ForwardState
 struct BackwardPending
 {
     std::vector<BlockPending> blocks; ///< from the last layer down
-    EmbeddingPending embedding;       ///< first stage only
+    EmbeddingPending embedding;       ///< first chunk only
 };
 
 struct InputBackward
 {
-    at::Tensor dx_ND; ///< what the stage before receives, undefined on the first
+    at::Tensor dx_ND; ///< what the chunk before takes, undefined on the first
     BackwardPending pending;
 };
 
 struct TrainForward
 {
-    LossSums sums;     ///< last stage only, elsewhere zero
-    at::Tensor y_ND;   ///< what the next stage receives; undefined on the last
+    LossSums sums;     ///< last chunk only, elsewhere zero
+    at::Tensor y_ND;   ///< what the chunk behind takes; undefined on the last
     ForwardState state;
 };
 
-enum class StageEnd
+/// What a chunk receives from another stage.
+enum class Received
 {
-    first,
-    last,
+    activation,
+    gradient,
 };
 
 class Model
@@ -86,27 +88,30 @@ class Model
     Model(const ModelSpec& spec, ShardedParams& params, std::int64_t seq_len, std::int64_t loss_chunks,
           double label_smoothing = 0, double z_loss = 0);
 
-    bool is(StageEnd end) const { return end == StageEnd::first ? first_stage_ : last_stage_; }
-    /// Room for what stages exchange; `name` in the activation table's words, "x" or "dy".
-    at::Tensor make_activation(std::int64_t num_tokens, const char* name) const;
+    /// In the order in which a micro-batch passes them; each call below is of one chunk.
+    const std::vector<StageChunk>& chunks() const { return chunks_; }
+    /// Room for what another stage sends.
+    at::Tensor make_received(Received what, std::int64_t num_tokens, std::int64_t chunk = 0) const;
 
-    /// Forward, on the last stage with the loss and the whole backward of head and final norm; `scale` multiplies the loss's gradient at its source.
-    /// `x_ND`: what the stage before sent, undefined on the first stage. Ids are read on the first stage, labels and mask on
+    /// Forward, on the last chunk with the loss and the whole backward of head and final norm; `scale` multiplies the loss's gradient at its source.
+    /// `x_ND`: what the chunk before made, undefined on the first. Ids are read on the first chunk, labels and mask on
     /// the last.
     TrainForward forward(const OpContext& ctx, const TokenTensors& tokens, double scale, at::Tensor x_ND = at::Tensor(),
-                         UnitUses* uses = nullptr);
-    /// Adds all other gradients; consumes the state block by block. `dy_ND`: what the next stage sent, undefined on the last.
-    /// Returns what the stage before receives, undefined on the first.
-    at::Tensor backward(const OpContext& ctx, ForwardState&& state, at::Tensor dy_ND = at::Tensor(), UnitUses* uses = nullptr);
+                         UnitUses* uses = nullptr, std::int64_t chunk = 0);
+    /// Adds all other gradients; consumes the state block by block. `dy_ND`: what the chunk behind made, undefined on the last.
+    /// Returns what the chunk before takes, undefined on the first.
+    at::Tensor backward(const OpContext& ctx, ForwardState&& state, at::Tensor dy_ND = at::Tensor(), UnitUses* uses = nullptr,
+                        std::int64_t chunk = 0);
     /// backward() in two halves, which a schedule may run apart; gradients are the same to the bit. The first needs the parameters,
     /// the second adds to the gradients.
     InputBackward backward_input(const OpContext& ctx, ForwardState&& state, at::Tensor dy_ND = at::Tensor(),
-                                 UnitUses* uses = nullptr);
-    void backward_weight(const OpContext& ctx, BackwardPending&& pending, UnitUses* uses = nullptr);
-    /// Loss only; keeps nothing alive.
+                                 UnitUses* uses = nullptr, std::int64_t chunk = 0);
+    void backward_weight(const OpContext& ctx, BackwardPending&& pending, UnitUses* uses = nullptr, std::int64_t chunk = 0);
+    /// Loss only; keeps nothing alive. @pre one stage
     LossSums evaluate(const OpContext& ctx, const TokenTensors& tokens);
-    /// One stage of evaluate().
-    TrainForward evaluate_stage(const OpContext& ctx, const TokenTensors& tokens, at::Tensor x_ND, UnitUses* uses = nullptr);
+    /// One chunk of evaluate().
+    TrainForward evaluate_chunk(const OpContext& ctx, const TokenTensors& tokens, at::Tensor x_ND, UnitUses* uses = nullptr,
+                                std::int64_t chunk = 0);
     /// Final hidden states [N, D] after the last norm, for tests and generation. @pre one stage
     at::Tensor hidden_states(const OpContext& ctx, const at::Tensor& ids_N);
     /// Logits [N, V], fp32 in a bf16 run. @pre one stage, tp 1
@@ -117,7 +122,7 @@ class Model
     at::Tensor head_step(const OpContext& ctx, const TokenTensors& tokens, double scale, at::Tensor x_ND, LossSums& sums);
     NormForward last_norm(const OpContext& ctx, const at::Tensor& x_ND) const;
     /// Embedding and blocks, keeping nothing.
-    at::Tensor blocks_forward(const OpContext& ctx, const at::Tensor& ids_N, at::Tensor x_ND, UnitUses* uses);
+    at::Tensor blocks_forward(const OpContext& ctx, const at::Tensor& ids_N, at::Tensor x_ND, UnitUses* uses, std::int64_t chunk);
 
     /// Views that the model computes with, taken anew where their unit was.
     enum class Piece { embedding, block, head };
@@ -130,13 +135,21 @@ class Model
     /// Any of the piece's units.
     bool comes_and_goes(FlatState state, Piece piece, std::size_t block) const;
 
+    const StageChunk& at(std::int64_t chunk) const { return chunks_[static_cast<std::size_t>(chunk)]; }
+    /// Numbers of its blocks among those of the stage.
+    struct Blocks
+    {
+        std::size_t begin = 0, end = 0;
+    };
+    Blocks blocks_of(std::int64_t chunk) const;
+    std::int64_t layer_of(std::size_t block) const;
+    bool is_whole() const { return chunks_.front().is_first() && chunks_.front().is_last(); }
+
     ModelSpec spec_;
     ShardedParams& params_;
-    StageRange range_;
+    std::vector<StageChunk> chunks_;
     std::vector<std::int64_t> embedding_units_, block_units_, head_units_;
     at::TensorOptions options_;
-    bool first_stage_ = true;
-    bool last_stage_ = true;
     std::unique_ptr<RopeTable> rope_;
     EmbeddingParams embedding_;
     EmbeddingGrads embedding_grads_;

@@ -56,8 +56,10 @@ struct Agreement
 class StageRun
 {
   public:
-    StageRun(Model& model, UnitUses& units, RankGroups& groups, const OpContext& ctx, double scale, StepTimes& times)
-        : model_(model), units_(units), groups_(groups), ctx_(ctx), scale_(scale), times_(times)
+    StageRun(Model& model, UnitUses& units, RankGroups& groups, const PipelineSchedule& schedule, SendOrder& send_order,
+             const OpContext& ctx, double scale, StepTimes& times)
+        : model_(model), units_(units), groups_(groups), schedule_(schedule), send_order_(send_order), ctx_(ctx), scale_(scale),
+          times_(times)
     {
     }
 
@@ -66,161 +68,181 @@ class StageRun
 
     ScheduleCallbacks callbacks(const FirstSample& first_sample, const ReadTokens& read_tokens)
     {
+        const auto in = [](StepPhase phase, auto body)
+        {
+            return [phase, body](const Action& action)
+            {
+                set_recorded_phase(phase, action.micro_batch);
+                body(action);
+            };
+        };
         ScheduleCallbacks on;
-        on.recv_activation = [this](const Action& action)
+        on.recv_activation = in(StepPhase::forward, [this](const Action& action)
+                                { alive_[place_of(action)].x_ND = receive(Received::activation, action); });
+        on.forward = in(StepPhase::forward,
+                        [this, first_sample, read_tokens](const Action& action)
+                        {
+                            alive_[place_of(action)].first_sample = first_sample(action.micro_batch);
+                            forward(action, read_tokens);
+                        });
+        on.recv_gradient = in(StepPhase::backward, [this](const Action& action)
+                              { alive_.at(place_of(action)).dy_ND = receive(Received::gradient, action); });
+        on.backward = in(StepPhase::backward, [this](const Action& action) { backward(action); });
+        on.backward_input = in(StepPhase::backward, [this](const Action& action) { backward_input(action); });
+        on.backward_weight = in(StepPhase::backward, [this](const Action& action) { backward_weight(action); });
+        on.send_activation = on.send_gradient = [this](const Action& action) { send(action); };
+        on.after_action = [this](const Action&)
         {
-            set_recorded_phase(StepPhase::forward, action.micro_batch);
-            recv_activation(alive_[action.micro_batch]);
+            for (const Action& sent : send_order_.after()) { wait_for(sent); }
+            groups_.pp->progress();
         };
-        on.forward = [this, first_sample, read_tokens](const Action& action)
-        {
-            set_recorded_phase(StepPhase::forward, action.micro_batch);
-            MicroBatch& slot = alive_[action.micro_batch];
-            slot.first_sample = first_sample(action.micro_batch);
-            forward(slot, read_tokens);
-        };
-        on.send_activation = [this](const Action& action) { send_activation(alive_.at(action.micro_batch)); };
-        on.recv_gradient = [this](const Action& action)
-        {
-            set_recorded_phase(StepPhase::backward, action.micro_batch);
-            recv_gradient(alive_.at(action.micro_batch));
-        };
-        on.backward = [this](const Action& action)
-        {
-            set_recorded_phase(StepPhase::backward, action.micro_batch);
-            backward(action.micro_batch);
-        };
-        on.backward_input = [this](const Action& action)
-        {
-            set_recorded_phase(StepPhase::backward, action.micro_batch);
-            backward_input(alive_.at(action.micro_batch));
-        };
-        on.backward_weight = [this](const Action& action)
-        {
-            set_recorded_phase(StepPhase::backward, action.micro_batch);
-            backward_weight(action.micro_batch);
-        };
-        on.send_gradient = [this](const Action&) { send_gradient(); };
-        on.after_action = [this](const Action&) { groups_.pp->progress(); };
         return on;
     }
 
     /// @pre the schedule has run to its end
     LossSums finish()
     {
-        gradient_sent_.wait(*ctx_.stream);
-        sent_dx_ND_ = at::Tensor();
-        ENSURE(alive_.empty());
+        for (const Action& sent : send_order_.finish()) { wait_for(sent); }
+        ENSURE(alive_.empty() && messages_.empty());
         return sums_;
     }
 
   private:
-    /// Between the forward and the (whole) backward of one micro-batch; the state looks into the batch's memory.
+    /// Micro-batch and chunk.
+    using Place = std::pair<std::int64_t, std::int64_t>;
+    static Place place_of(const Action& action) { return {action.micro_batch, action.chunk}; }
+
+    /// Between the forward and the (whole) backward of one micro-batch in one chunk; the state looks into the batch's memory.
     struct MicroBatch
     {
         std::int64_t first_sample = 0;
         TokenBatch batch;
-        at::Tensor x_ND;   ///< received, not yet used
-        at::Tensor y_ND;   ///< belongs to the send until its gradient comes back
-        at::Tensor dy_ND;
-        Work sent;
+        at::Tensor x_ND;   ///< from the chunk before, not yet used
+        at::Tensor dy_ND;  ///< from the chunk behind, not yet used
         ForwardState state;
         BackwardPending pending;
     };
 
+    /// To another stage; `work` goes before the buffer that belongs to it.
+    struct Message
+    {
+        at::Tensor buffer_ND;
+        Work work;
+    };
+    using MessageKey = std::pair<ActionKind, Place>;
+
+    const StageChunk& chunk_of(const Action& action) const { return model_.chunks()[static_cast<std::size_t>(action.chunk)]; }
     std::int64_t num_tokens() const { return ctx_.batch * ctx_.seq_len; }
     std::int64_t stage() const { return groups_.pp->rank(); }
 
-    void recv_activation(MicroBatch& slot)
+    at::Tensor receive(Received what, const Action& action)
+    {
+        at::Tensor received_ND = model_.make_received(what, num_tokens(), action.chunk);
+        const OpScope scope(PlanOp::pipeline);
+        groups_.pp->recv(buffer_view(received_ND), message_of(schedule_, stage(), action).from, *ctx_.stream).wait(*ctx_.stream);
+        clock_.lap(times_.pipeline);
+        return received_ND;
+    }
+
+    void send(const Action& action)
     {
         const OpScope scope(PlanOp::pipeline);
-        slot.x_ND = model_.make_activation(num_tokens(), "x");
-        groups_.pp->recv(buffer_view(slot.x_ND), stage() - 1, *ctx_.stream).wait(*ctx_.stream);
+        Message& message = messages_.at({action.kind, place_of(action)});
+        message.work = groups_.pp->send(buffer_view(message.buffer_ND), message_of(schedule_, stage(), action).to, *ctx_.stream);
         clock_.lap(times_.pipeline);
     }
 
-    void forward(MicroBatch& slot, const ReadTokens& read_tokens)
+    void wait_for(const Action& sent)
     {
+        const OpScope scope(PlanOp::pipeline);
+        const auto message = messages_.find({sent.kind, place_of(sent)});
+        ENSURE(message != messages_.end());
+        message->second.work.wait(*ctx_.stream);
+        messages_.erase(message);
+        clock_.lap(times_.pipeline);
+    }
+
+    /// What a chunk made for the one behind it.
+    void pass_on(const Action& action, at::Tensor y_ND)
+    {
+        const Neighbour behind = chunk_of(action).behind;
+        if (behind == Neighbour::here) { alive_[{action.micro_batch, action.chunk + 1}].x_ND = std::move(y_ND); }
+        if (behind == Neighbour::elsewhere)
+        {
+            messages_[{ActionKind::send_activation, place_of(action)}].buffer_ND = std::move(y_ND);
+        }
+    }
+
+    /// For the one before it.
+    void pass_back(const Action& action, at::Tensor dx_ND)
+    {
+        const Neighbour before = chunk_of(action).before;
+        if (before == Neighbour::here) { alive_.at({action.micro_batch, action.chunk - 1}).dy_ND = std::move(dx_ND); }
+        if (before == Neighbour::elsewhere)
+        {
+            messages_[{ActionKind::send_gradient, place_of(action)}].buffer_ND = std::move(dx_ND);
+        }
+    }
+
+    void forward(const Action& action, const ReadTokens& read_tokens)
+    {
+        MicroBatch& slot = alive_.at(place_of(action));
         ctx_.first_sample = slot.first_sample;
         TokenTensors tokens;
-        if (model_.is(StageEnd::first) || model_.is(StageEnd::last))
+        if (chunk_of(action).is_first() || chunk_of(action).is_last())
         {
             read_tokens(slot.first_sample, slot.batch);
             tokens = token_tensors(slot.batch);
         }
         clock_.lap(times_.data);
-        TrainForward done = model_.forward(ctx_, tokens, scale_, std::move(slot.x_ND), &units_);
+        TrainForward done = model_.forward(ctx_, tokens, scale_, std::move(slot.x_ND), &units_, action.chunk);
         sums_ += done.sums;
-        slot.y_ND = std::move(done.y_ND);
         slot.state = std::move(done.state);
+        pass_on(action, std::move(done.y_ND));
         clock_.lap(times_.forward);
     }
 
-    void send_activation(MicroBatch& slot)
+    void backward(const Action& action)
     {
-        const OpScope scope(PlanOp::pipeline);
-        slot.sent = groups_.pp->send(buffer_view(slot.y_ND), stage() + 1, *ctx_.stream);
-        clock_.lap(times_.pipeline);
-    }
-
-    void recv_gradient(MicroBatch& slot)
-    {
-        const OpScope scope(PlanOp::pipeline);
-        // The next stage made this gradient from the activation: its send is complete.
-        slot.sent.wait(*ctx_.stream);
-        slot.y_ND = at::Tensor();
-        slot.dy_ND = model_.make_activation(num_tokens(), "dy");
-        groups_.pp->recv(buffer_view(slot.dy_ND), stage() + 1, *ctx_.stream).wait(*ctx_.stream);
-        clock_.lap(times_.pipeline);
-    }
-
-    void backward(std::int64_t micro_batch)
-    {
-        const auto found = alive_.find(micro_batch);
+        const auto found = alive_.find(place_of(action));
         ENSURE(found != alive_.end());
-        ctx_.first_sample = found->second.first_sample;
-        dx_ND_ = model_.backward(ctx_, std::move(found->second.state), std::move(found->second.dy_ND), &units_);
+        MicroBatch& slot = found->second;
+        ctx_.first_sample = slot.first_sample;
+        pass_back(action, model_.backward(ctx_, std::move(slot.state), std::move(slot.dy_ND), &units_, action.chunk));
         alive_.erase(found);
         clock_.lap(times_.backward);
     }
 
-    void backward_input(MicroBatch& slot)
+    void backward_input(const Action& action)
     {
-        InputBackward done = model_.backward_input(ctx_, std::move(slot.state), std::move(slot.dy_ND), &units_);
-        dx_ND_ = std::move(done.dx_ND);
+        MicroBatch& slot = alive_.at(place_of(action));
+        ctx_.first_sample = slot.first_sample;
+        InputBackward done = model_.backward_input(ctx_, std::move(slot.state), std::move(slot.dy_ND), &units_, action.chunk);
         slot.pending = std::move(done.pending);
+        pass_back(action, std::move(done.dx_ND));
         clock_.lap(times_.backward);
     }
 
-    void backward_weight(std::int64_t micro_batch)
+    void backward_weight(const Action& action)
     {
-        const auto found = alive_.find(micro_batch);
+        const auto found = alive_.find(place_of(action));
         ENSURE(found != alive_.end());
-        model_.backward_weight(ctx_, std::move(found->second.pending), &units_);
+        model_.backward_weight(ctx_, std::move(found->second.pending), &units_, action.chunk);
         alive_.erase(found);
         clock_.lap(times_.backward);
-    }
-
-    void send_gradient()
-    {
-        const OpScope scope(PlanOp::pipeline);
-        gradient_sent_.wait(*ctx_.stream);
-        sent_dx_ND_ = std::move(dx_ND_);
-        gradient_sent_ = groups_.pp->send(buffer_view(sent_dx_ND_), stage() - 1, *ctx_.stream);
-        clock_.lap(times_.pipeline);
     }
 
     Model& model_;
     UnitUses& units_;
     RankGroups& groups_;
+    const PipelineSchedule& schedule_;
+    SendOrder& send_order_;
     OpContext ctx_;
     double scale_;
     StepTimes& times_;
     PhaseClock clock_;
-    std::map<std::int64_t, MicroBatch> alive_;
-    at::Tensor dx_ND_;
-    at::Tensor sent_dx_ND_; ///< belongs to gradient_sent_
-    Work gradient_sent_;
+    std::map<Place, MicroBatch> alive_;
+    std::map<MessageKey, Message> messages_;
     LossSums sums_;
 };
 
@@ -231,7 +253,7 @@ TrainStep::TrainStep(Model& model, ShardedParams& params, RankGroups& groups, St
       pipeline_(make_schedule(params.layout().schedule, groups.pp->size(),
                               settings.global_batch / (settings.micro_batch * groups.dp_size()),
                               params.layout().virtual_stages)),
-      reducer_(params.flat(), params.layout(), groups),
+      send_order_(pipeline_, groups.pp->rank()), reducer_(params.flat(), params.layout(), groups),
       units_(params, reducer_,
              UnitOrder(params.flat(), params.layout(), uses_of_step(params.flat(), pipeline_, groups.pp->rank())), stream_)
 {
@@ -249,7 +271,8 @@ LossSums TrainStep::accumulate_gradients(std::int64_t step, std::int64_t consume
     ctx.dropout = settings_.dropout;
     ctx.seed = settings_.seed;
     ctx.step = step;
-    StageRun run(model_, units_, groups_, ctx, 1.0 / static_cast<double>(settings_.global_batch * settings_.seq_len), times);
+    StageRun run(model_, units_, groups_, pipeline_, send_order_, ctx,
+                 1.0 / static_cast<double>(settings_.global_batch * settings_.seq_len), times);
     const auto first_sample = [&](std::int64_t micro_batch)
     { return consumed + (micro_batch * dp + dp_rank) * settings_.micro_batch; };
     const auto read_tokens = [&](std::int64_t first, TokenBatch& batch) { source_(first, settings_.micro_batch, batch); };

@@ -16,6 +16,7 @@
 #include "engine/gradient_reducer.hpp"
 #include "engine/schedule_executor.hpp"
 #include "io/token_order.hpp"
+#include "layout/send_order.hpp"
 #include "nn/lr_schedule.hpp"
 #include "nn/model.hpp"
 #include "nn/optimizer.hpp"
@@ -95,6 +96,7 @@ class TrainStep
     StepSettings settings_;
     BatchSource source_;
     PipelineSchedule pipeline_;
+    SendOrder send_order_;
     GradientReducer reducer_;
     Stream stream_;
     UnitRunner units_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "layout/collective_cost.hpp"
+#include "layout/stage_split.hpp"
 
 namespace plimsoll
 {
@@ -17,7 +18,7 @@ std::int64_t group_size(const StepInputs& inputs, GroupKind group)
         case GroupKind::tp: return layout.tp;
         case GroupKind::pp: return layout.pp;
         case GroupKind::kv: return std::max<std::int64_t>(1, layout.tp / inputs.model.kv_heads);
-        case GroupKind::embedding: return inputs.model.tied && layout.pp > 1 ? 2 : 1;
+        case GroupKind::embedding: return inputs.model.tied && ends_are_apart(layout) ? 2 : 1;
         case GroupKind::none: break;
     }
     return 1;

@@ -64,6 +64,12 @@ void MemoryFold::reset_peak()
     peak_.categories = categories_;
 }
 
+std::int64_t RankMemory::num_layers() const
+{
+    return std::accumulate(chunks.begin(), chunks.end(), std::int64_t{0},
+                           [](std::int64_t sum, const StageChunk& chunk) { return sum + chunk.layers.size(); });
+}
+
 RankMemory plan_rank_memory(const StepInputs& inputs)
 {
     return plan_rank_memory(inputs, step_schedule(inputs.layout, Repeats::left_out));
@@ -75,7 +81,7 @@ RankMemory plan_rank_memory(const StepInputs& inputs, const PipelineSchedule& sc
     const RankProgram program(inputs);
     RankMemory rank;
     rank.coordinate = inputs.coordinate;
-    rank.layers = stage_layers(inputs.model, inputs.layout, stage);
+    rank.chunks = stage_chunks(inputs.model, inputs.layout, stage);
     rank.micro_batches_in_flight = max_in_flight(schedule, stage);
     MemoryFold fold;
     const EventSink sink = [&fold](const StepEvent& event) { fold.add(event); };
@@ -272,8 +278,13 @@ nlohmann::ordered_json memory_plan_json(const MemoryPlan& plan, const MemoryLimi
         nlohmann::ordered_json row;
         row["rank"] = mesh.rank(rank.coordinate);
         row["stage"] = rank.coordinate[MeshAxis::pp];
-        row["first_layer"] = rank.layers.first;
-        row["layers"] = rank.layers.last - rank.layers.first;
+        row["first_layer"] = rank.chunks.front().layers.first;
+        row["layers"] = rank.num_layers();
+        row["chunks"] = nlohmann::ordered_json::array();
+        for (const StageChunk& chunk : rank.chunks)
+        {
+            row["chunks"].push_back({{"first_layer", chunk.layers.first}, {"layers", chunk.layers.size()}});
+        }
         row["micro_batches_in_flight"] = rank.micro_batches_in_flight;
         row["start_up_bytes"] = rank.start_up_bytes;
         row["peak_bytes"] = rank.peak().bytes;

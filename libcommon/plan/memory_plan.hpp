@@ -54,8 +54,9 @@ struct RankMemory
     MeshCoordinate coordinate;
     std::int64_t start_up_bytes = 0;      ///< what exists all the time
     std::int64_t after_step_bytes = 0;    ///< equal to start_up_bytes, or tensors outlive the step
-    std::int64_t micro_batches_in_flight = 1;
-    StageRange layers;
+    std::int64_t micro_batches_in_flight = 1; ///< of chunks, where a stage has several: micro-batches in each, added up
+    std::vector<StageChunk> chunks;
+    std::int64_t num_layers() const;
     MemoryPeak step;
     MemoryPeak validation;                ///< bytes 0: the run does not validate
     const MemoryPeak& peak() const { return validation.bytes > step.bytes ? validation : step; }

@@ -193,20 +193,24 @@ class Writer
         free(PlanOp::attention, "dx");
     }
 
-    /// The branches' dx become the gradients of the stream; what came in and they stay for the weights.
+    /// The branches' dx become the gradients of the stream; what came in and they stay for the weights. Behind dropout the weights
+    /// read what its masks left, and the gradient of the stream is written over as in the plain backward.
     void block_backward_input()
     {
         mlp_backward_input();
         norm_backward_input(PlanOp::mlp_norm, PlanOp::attention);
+        if (shapes_.hidden_dropout) { free(PlanOp::mlp, "dx"); }
         attention_backward_input();
         norm_backward_input(PlanOp::input_norm, PlanOp::mlp, block_input_layer);
+        if (shapes_.hidden_dropout) { free(PlanOp::attention, "dx"); }
     }
 
     void block_backward_weight()
     {
-        mlp_backward_weight(Gradient::ends);
+        const Gradient incoming = shapes_.hidden_dropout ? Gradient::stays : Gradient::ends;
+        mlp_backward_weight(incoming);
         norm_backward_weight(PlanOp::mlp_norm);
-        attention_backward_weight(Gradient::ends);
+        attention_backward_weight(incoming);
         norm_backward_weight(PlanOp::input_norm);
     }
 

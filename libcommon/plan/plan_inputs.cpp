@@ -31,8 +31,8 @@ ParallelLayout parallel_layout(const RunConfig& config, std::int64_t world)
     layout.global_batch = config.layout.global_batch;
     layout.schedule = parse_pipeline_kind(config.layout.schedule);
     layout.split = parse_stage_split(config.layout.pp_split);
-    const bool has_chunks = layout.schedule == PipelineKind::interleaved || layout.schedule == PipelineKind::zbv;
-    layout.virtual_stages = config.layout.virtual_stages > 0 ? config.layout.virtual_stages : has_chunks ? 2 : 1;
+    layout.virtual_stages =
+        config.layout.virtual_stages > 0 ? config.layout.virtual_stages : default_num_chunks(layout.schedule);
     return layout;
 }
 
@@ -43,10 +43,6 @@ StepPolicies step_policies(const RunConfig& config, std::int64_t threads, Valida
     policies.seq_len = config.data.seq_len;
     policies.loss_chunks = config.train.loss_chunks;
     policies.hidden_dropout = config.train.hidden_dropout;
-    VALIDATE(config.train.hidden_dropout == 0 || config.layout.schedule != "zb-h1", ConfigError,
-             "schedule zb-h1 with hidden-dropout {} is not available in this version (its weights' half would need the masks again). "
-             "use schedule 1f1b",
-             config.train.hidden_dropout);
     policies.threads = threads;
     policies.transport = Transport::messages;
     if (validation == Validation::planned)

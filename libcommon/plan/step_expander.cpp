@@ -4,10 +4,12 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "base/error.hpp"
 #include "layout/precision.hpp"
+#include "layout/send_order.hpp"
 #include "plan/op_scripts.hpp"
 #include "plan/unit_order.hpp"
 
@@ -18,8 +20,7 @@ class StepExpander::Impl
 {
   public:
     Impl(const StepInputs& inputs, std::int64_t batch, const EventSink& sink)
-        : inputs_(inputs), stage_(inputs.coordinate[MeshAxis::pp]), first_stage_(stage_ == 0),
-          last_stage_(stage_ == inputs.layout.pp - 1), range_(stage_layers(inputs.model, inputs.layout, stage_)),
+        : inputs_(inputs), stage_(inputs.coordinate[MeshAxis::pp]), chunks_(stage_chunks(inputs.model, inputs.layout, stage_)),
           table_(inputs.model, make_local_shapes(inputs.model, inputs.layout, inputs.coordinate, inputs.policies, batch),
                  inputs.policies.dtype),
           scripts_(inputs.model, table_), sink_(sink)
@@ -32,22 +33,26 @@ class StepExpander::Impl
         const std::vector<Action>& actions = schedule.actions(stage_);
         split_backward_ =
             std::any_of(actions.begin(), actions.end(), [](const Action& a) { return a.kind == ActionKind::backward_weight; });
+        SendOrder sends(schedule, stage_);
         for (const Action& action : actions)
         {
             micro_batch_ = action.micro_batch;
+            chunk_ = action.chunk;
             switch (action.kind)
             {
                 case ActionKind::recv_activation: recv_activation(); break;
                 case ActionKind::forward: forward(); break;
-                case ActionKind::send_activation: sent_[micro_batch_] = start_message(CollectiveKind::send, "y"); break;
                 case ActionKind::recv_gradient: recv_gradient(); break;
                 case ActionKind::backward: backward(); break;
                 case ActionKind::backward_input: backward_input(); break;
                 case ActionKind::backward_weight: backward_weight(); break;
-                case ActionKind::send_gradient: send_gradient(); break;
+                case ActionKind::send_activation:
+                case ActionKind::send_gradient: send(action); break;
             }
+            wait_for(sends.after());
         }
-        finish_gradient_send();
+        wait_for(sends.finish());
+        ENSURE(sent_.empty());
         micro_batch_ = -1;
         phase_ = StepPhase::reduce;
         unit_actions(order_->finish());
@@ -55,10 +60,14 @@ class StepExpander::Impl
 
     void all_collectives(const FlatLayout& flat)
     {
-        if (first_stage_) { replay(scripts_.embedding_forward, -1); }
-        replay(scripts_.block_forward, range_.first);
-        if (last_stage_) { replay(scripts_.head_step, range_.last); }
-        replay(scripts_.block_backward, range_.first);
+        for (chunk_ = 0; chunk_ < inputs_.layout.virtual_stages; ++chunk_)
+        {
+            if (chunk().is_first()) { replay(scripts_.embedding_forward, -1); }
+            replay(scripts_.block_forward, layers().first);
+            if (chunk().is_last()) { replay(scripts_.head_step, layers().last); }
+            replay(scripts_.block_backward, layers().first);
+        }
+        chunk_ = 0;
         flat_ = &flat;
         for (std::size_t u = 0; u < flat.units.size(); ++u)
         {
@@ -97,8 +106,8 @@ class StepExpander::Impl
         gather(GroupKind::replicas, layout.replicas());
         gather(GroupKind::tp, layout.tp);
         gather(GroupKind::kv, std::max<std::int64_t>(1, layout.tp / inputs_.model.kv_heads));
-        const bool pair = inputs_.model.tied && layout.pp > 1 && (first_stage_ || last_stage_);
-        gather(GroupKind::embedding, pair ? 2 : 1);
+        const bool is_end = stage_ == first_stage(layout) || stage_ == last_stage(layout);
+        gather(GroupKind::embedding, inputs_.model.tied && is_end && ends_are_apart(layout) ? 2 : 1);
         collective(PlanOp::replicas, "any difference", CollectiveKind::all_reduce, GroupKind::world, layout.world(), 8);
     }
 
@@ -106,13 +115,23 @@ class StepExpander::Impl
     {
         phase_ = StepPhase::validation;
         micro_batch_ = 0;
-        follow(flat, uses_of_validation(flat, inputs_.layout.pp, stage_));
-        if (first_stage_)
+        follow(flat, uses_of_validation(flat, inputs_.layout, stage_));
+        for (chunk_ = 0; chunk_ < inputs_.layout.virtual_stages; ++chunk_) { validate_chunk(); }
+        chunk_ = 0;
+    }
+
+  private:
+    const StageChunk& chunk() const { return chunks_[static_cast<std::size_t>(chunk_)]; }
+    const StageRange& layers() const { return chunk().layers; }
+
+    void validate_chunk()
+    {
+        if (chunk().is_first())
         {
             use([&] { replay(scripts_.embedding_forward, -1); });
         }
-        else { recv_activation(); }
-        for (std::int64_t layer = range_.first; layer < range_.last; ++layer)
+        if (chunk().before == Neighbour::elsewhere) { recv_activation(); }
+        for (std::int64_t layer = layers().first; layer < layers().last; ++layer)
         {
             use(
                 [&]
@@ -121,16 +140,15 @@ class StepExpander::Impl
                     replay(scripts_.block_drop, layer);
                 });
         }
-        if (last_stage_)
+        if (chunk().is_last())
         {
-            use([&] { replay(scripts_.head_validate, range_.last); });
-            return;
+            use([&] { replay(scripts_.head_validate, layers().last); });
         }
+        if (chunk().behind != Neighbour::elsewhere) { return; }
         wait_message(start_message(CollectiveKind::send, "y"), CollectiveKind::send, "y");
         free_output();
     }
 
-  private:
     void follow(const FlatLayout& flat, std::vector<UnitUse> uses)
     {
         flat_ = &flat;
@@ -217,29 +235,44 @@ class StepExpander::Impl
     /// The tensor that enters block `layer` (or the head, behind the last one).
     void name_block_input(StepEvent& event, std::int64_t layer) const
     {
-        event.layer = layer > range_.first ? layer - 1 : -1;
-        if (layer > range_.first) { return; }
-        const PlannedTensor& input = first_stage_ ? table_.at(PlanOp::embedding, "y") : table_.at(PlanOp::pipeline, "x");
+        event.layer = layer - 1;
+        if (layer > layers().first || chunk().before == Neighbour::here) { return; }
+        const PlannedTensor& input = chunk().is_first() ? table_.at(PlanOp::embedding, "y") : table_.at(PlanOp::pipeline, "x");
+        event.layer = chunk().is_first() ? -1 : layer;
         event.op = input.op;
         event.name = input.name;
         event.category = input.category;
     }
 
+    /// A planned tensor of a layer.
+    struct Named
+    {
+        const PlannedTensor& tensor;
+        std::int64_t layer = -1;
+    };
+
     /// The gradient that enters block `layer` from behind, in the split backward.
     void name_block_gradient(StepEvent& event, std::int64_t layer) const
     {
-        const bool is_top = layer + 1 == range_.last;
-        const PlannedTensor& gradient = !is_top ? table_.at(PlanOp::attention, "dx") : stream_gradient();
-        event.layer = is_top ? -1 : layer + 1;
-        event.op = gradient.op;
-        event.name = gradient.name;
-        event.category = gradient.category;
+        const bool from_block = layer + 1 < layers().last || chunk().behind == Neighbour::here;
+        const Named gradient = from_block ? Named{table_.at(PlanOp::attention, "dx"), layer + 1} : stream_gradient(chunk_);
+        event.layer = gradient.layer;
+        event.op = gradient.tensor.op;
+        event.name = gradient.tensor.name;
+        event.category = gradient.tensor.category;
     }
 
-    /// What enters the stage's last block from behind.
-    const PlannedTensor& stream_gradient() const
+    /// Where the gradient of the stream began that passes through a chunk.
+    Named stream_gradient(std::int64_t number) const
     {
-        return last_stage_ ? table_.at(PlanOp::final_norm, "y") : table_.at(PlanOp::pipeline, "dy");
+        const StageChunk& of = chunks_[static_cast<std::size_t>(number)];
+        switch (of.behind)
+        {
+            case Neighbour::none: return Named{table_.at(PlanOp::final_norm, "y"), -1};
+            case Neighbour::here: return stream_gradient(number + 1);
+            case Neighbour::elsewhere: break;
+        }
+        return Named{table_.at(PlanOp::pipeline, "dy"), of.layers.last - 1};
     }
 
     void emit(StepEvent& event)
@@ -309,47 +342,44 @@ class StepExpander::Impl
     void recv_activation()
     {
         if (phase_ != StepPhase::validation) { phase_ = StepPhase::forward; }
-        tensor(EventKind::alloc, PlanOp::pipeline, "x");
+        tensor(EventKind::alloc, PlanOp::pipeline, "x", layers().first);
         wait_message(start_message(CollectiveKind::recv, "x"), CollectiveKind::recv, "x");
     }
 
     void forward()
     {
         phase_ = StepPhase::forward;
-        if (first_stage_)
+        if (chunk().is_first())
         {
             use([&] { replay(scripts_.embedding_forward, -1); });
         }
-        for (std::int64_t layer = range_.first; layer < range_.last; ++layer)
+        for (std::int64_t layer = layers().first; layer < layers().last; ++layer)
         {
             use([&] { replay(scripts_.block_forward, layer); });
         }
-        if (last_stage_)
+        if (chunk().is_last())
         {
-            use([&] { replay(scripts_.head_step, range_.last); });
+            use([&] { replay(scripts_.head_step, layers().last); });
         }
     }
 
-    void free_output() { tensor(EventKind::free, PlanOp::mlp, "y", range_.last - 1); }
+    void free_output() { tensor(EventKind::free, PlanOp::mlp, "y", layers().last - 1); }
 
     void recv_gradient()
     {
         phase_ = StepPhase::backward;
-        wait_message(sent_.at(micro_batch_), CollectiveKind::send, "y");
-        sent_.erase(micro_batch_);
-        free_output();
-        tensor(EventKind::alloc, PlanOp::pipeline, "dy");
+        tensor(EventKind::alloc, PlanOp::pipeline, "dy", layers().last - 1);
         wait_message(start_message(CollectiveKind::recv, "dy"), CollectiveKind::recv, "dy");
     }
 
     void backward()
     {
         phase_ = StepPhase::backward;
-        for (std::int64_t layer = range_.last; layer-- > range_.first;)
+        for (std::int64_t layer = layers().last; layer-- > layers().first;)
         {
             use([&] { replay(scripts_.block_backward, layer); });
         }
-        if (!first_stage_) { return; }
+        if (!chunk().is_first()) { return; }
         use(
             [&]
             {
@@ -361,7 +391,7 @@ class StepExpander::Impl
     void backward_input()
     {
         phase_ = StepPhase::backward;
-        for (std::int64_t layer = range_.last; layer-- > range_.first;)
+        for (std::int64_t layer = layers().last; layer-- > layers().first;)
         {
             use([&] { replay(scripts_.block_backward_input, layer); });
         }
@@ -370,11 +400,11 @@ class StepExpander::Impl
     void backward_weight()
     {
         phase_ = StepPhase::backward;
-        for (std::int64_t layer = range_.last; layer-- > range_.first;)
+        for (std::int64_t layer = layers().last; layer-- > layers().first;)
         {
             use([&] { replay(scripts_.block_backward_weight, layer); });
         }
-        if (!first_stage_) { return; }
+        if (!chunk().is_first()) { return; }
         use(
             [&]
             {
@@ -383,29 +413,35 @@ class StepExpander::Impl
             });
     }
 
-    /// In the plain backward the gradient of the stream lies where it began: it is written over from layer to layer.
+    /// In the plain backward, and with dropout, the gradient of the stream lies where it began: it is written over from layer to layer.
     void free_gradient()
     {
-        if (split_backward_) { tensor(EventKind::free, PlanOp::attention, "dx", range_.first); }
-        else { tensor(EventKind::free, stream_gradient().op, stream_gradient().name); }
+        const Named began = split_backward_ && !table_.shapes().hidden_dropout
+                                ? Named{table_.at(PlanOp::attention, "dx"), layers().first}
+                                : stream_gradient(chunk_);
+        tensor(EventKind::free, began.tensor.op, began.tensor.name, began.layer);
     }
 
-    void finish_gradient_send()
-    {
-        if (gradient_sent_ < 0) { return; }
-        const std::int64_t now = micro_batch_;
-        micro_batch_ = gradient_micro_batch_;
-        wait_message(gradient_sent_, CollectiveKind::send, "dx");
-        free_gradient();
-        micro_batch_ = now;
-        gradient_sent_ = -1;
-    }
+    using MessageKey = std::tuple<ActionKind, std::int64_t, std::int64_t>;  ///< with micro-batch and chunk
+    static MessageKey key_of(const Action& send) { return {send.kind, send.micro_batch, send.chunk}; }
+    static const char* sent_name(const Action& send) { return send.kind == ActionKind::send_activation ? "y" : "dx"; }
 
-    void send_gradient()
+    void send(const Action& action) { sent_[key_of(action)] = start_message(CollectiveKind::send, sent_name(action)); }
+
+    void wait_for(const std::vector<Action>& sends)
     {
-        finish_gradient_send();
-        gradient_micro_batch_ = micro_batch_;
-        gradient_sent_ = start_message(CollectiveKind::send, "dx");
+        const std::pair<std::int64_t, std::int64_t> now(micro_batch_, chunk_);
+        for (const Action& send : sends)
+        {
+            micro_batch_ = send.micro_batch;
+            chunk_ = send.chunk;
+            wait_message(sent_.at(key_of(send)), CollectiveKind::send, sent_name(send));
+            sent_.erase(key_of(send));
+            if (send.kind == ActionKind::send_activation) { free_output(); }
+            else { free_gradient(); }
+        }
+        micro_batch_ = now.first;
+        chunk_ = now.second;
     }
 
     /// As GradientReducer::finish(). `element_bytes` of a gradient.
@@ -444,7 +480,7 @@ class StepExpander::Impl
         if (unit.kind == UnitKind::tied_embedding)
         {
             collective(PlanOp::reduce, "tied gradients", CollectiveKind::all_reduce, GroupKind::embedding,
-                       layout.pp > 1 ? 2 : 1, mine);
+                       ends_are_apart(layout) ? 2 : 1, mine);
         }
         compute(PlanOp::reduce, "norm", 2.0 * static_cast<double>(mine / element_bytes), mine);
     }
@@ -474,17 +510,15 @@ class StepExpander::Impl
 
     const StepInputs& inputs_;
     std::int64_t stage_;
-    bool first_stage_, last_stage_;
-    StageRange range_;
+    std::vector<StageChunk> chunks_;
+    std::int64_t chunk_ = 0;
     ActivationTable table_;
     OpScripts scripts_;
     const EventSink& sink_;
     StepPhase phase_ = StepPhase::forward;
     std::int64_t micro_batch_ = -1;
     std::int64_t next_id_ = 0;
-    std::map<std::int64_t, std::int64_t> sent_;  // micro-batch -> id of the send of its activation
-    std::int64_t gradient_sent_ = -1;
-    std::int64_t gradient_micro_batch_ = -1;
+    std::map<MessageKey, std::int64_t> sent_;  // ids of what is not waited for yet
     const FlatLayout* flat_ = nullptr;
     std::optional<UnitOrder> order_;
     std::vector<std::array<std::int64_t, 2>> made_in_;    // by unit: micro-batch of the parameters and the gradients that are there

@@ -32,12 +32,20 @@ void emit_buffer(const EventSink& sink, MemoryUse category, const char* name, st
 PipelineSchedule step_schedule(const ParallelLayout& layout, Repeats repeats)
 {
     const std::int64_t all = layout.accumulation();
-    // 1F1B begins at most pp micro-batches before the first ends; from a stage's third backward on a message of the one before
-    // is under way beside it, and nothing new comes. With weights put off by up to pp micro-batches that takes as many more. GPipe
-    // has no steady state.
-    const bool has_repeats = layout.schedule != PipelineKind::gpipe || layout.pp == 1;
-    const std::int64_t put_off = layout.schedule == PipelineKind::zb_h1 ? layout.pp : 0;
-    const std::int64_t num = repeats == Repeats::left_out && has_repeats ? std::min(all, layout.pp + put_off + 3) : all;
+    std::int64_t steady = all;
+    switch (layout.schedule)
+    {
+        case PipelineKind::gpipe: steady = layout.pp == 1 ? 4 : all; break;  // else it has none
+        // At most pp micro-batches begin before the first ends; from a stage's third backward on two gradients are under way
+        // beside it, and nothing new comes.
+        case PipelineKind::one_f_one_b: steady = layout.pp + 3; break;
+        // Weights are put off by up to pp micro-batches; in a V two chunks fill it.
+        case PipelineKind::zb_h1: steady = 2 * layout.pp + 3; break;
+        case PipelineKind::zbv: steady = 4 * layout.pp + 3; break;
+        // Whole groups of pp: two fill the pipeline.
+        case PipelineKind::interleaved: steady = 5 * layout.pp; break;
+    }
+    const std::int64_t num = repeats == Repeats::left_out ? std::min(all, steady) : all;
     return make_schedule(layout.schedule, layout.pp, num, layout.virtual_stages);
 }
 

@@ -4,34 +4,44 @@
 
 #include "base/error.hpp"
 #include "layout/precision.hpp"
+#include "layout/schedule_generators.hpp"
 
 namespace plimsoll
 {
 namespace
 {
 
-/// Units of a stage by what they are for.
-struct StageUnits
+/// Units of a chunk by what they are for.
+struct ChunkUnits
 {
     std::vector<std::int64_t> embedding, blocks, head;  ///< a tied embedding is in the first and the last on one stage
     std::vector<std::int64_t> head_completes;
 };
 
-StageUnits units_of_stage(const FlatLayout& flat, std::int64_t num_stages, std::int64_t stage)
+std::vector<ChunkUnits> units_of_stage(const FlatLayout& flat, ChunkPlacement placement, std::int64_t num_stages,
+                                       std::int64_t num_chunks, std::int64_t stage)
 {
-    const bool first = stage == 0, last = stage == num_stages - 1;
-    StageUnits units;
-    for (std::size_t u = 0; u < flat.units.size(); ++u)
+    const bool embeds = chunk_place(placement, num_stages, 0).stage == stage;
+    std::vector<ChunkUnits> chunks;
+    for (std::int64_t chunk = 0; chunk < num_chunks; ++chunk)
     {
-        const auto number = static_cast<std::int64_t>(u);
-        const UnitKind kind = flat.units[u].kind;
-        const bool tied = kind == UnitKind::tied_embedding;
-        if (kind == UnitKind::block) { units.blocks.push_back(number); }
-        if (first && (tied || kind == UnitKind::embedding)) { units.embedding.push_back(number); }
-        if (last && (tied || kind == UnitKind::head)) { units.head.push_back(number); }
-        if (last && (kind == UnitKind::head || (tied && !first))) { units.head_completes.push_back(number); }
+        const std::int64_t here = virtual_stage(placement, num_stages, stage, chunk);
+        const bool first = here == 0, last = here == num_stages * num_chunks - 1;
+        ChunkUnits units;
+        for (std::size_t u = 0; u < flat.units.size(); ++u)
+        {
+            const auto number = static_cast<std::int64_t>(u);
+            const UnitKind kind = flat.units[u].kind;
+            const bool tied = kind == UnitKind::tied_embedding;
+            if (kind == UnitKind::block && flat.units[u].chunk == chunk) { units.blocks.push_back(number); }
+            if (first && (tied || kind == UnitKind::embedding)) { units.embedding.push_back(number); }
+            if (last && (tied || kind == UnitKind::head)) { units.head.push_back(number); }
+            // The backward of the embedding comes after the head.
+            if (last && (kind == UnitKind::head || (tied && !embeds))) { units.head_completes.push_back(number); }
+        }
+        chunks.push_back(std::move(units));
     }
-    return units;
+    return chunks;
 }
 
 UnitUse reads(std::vector<std::int64_t> parameters)
@@ -41,20 +51,20 @@ UnitUse reads(std::vector<std::int64_t> parameters)
     return use;
 }
 
-void append_forward(const StageUnits& units, std::vector<UnitUse>& uses)
+void append_forward(const ChunkUnits& units, std::vector<UnitUse>& uses)
 {
     if (!units.embedding.empty()) { uses.push_back(reads(units.embedding)); }
     for (const std::int64_t block : units.blocks) { uses.push_back(reads({block})); }
 }
 
 /// The half that makes the gradient of the input.
-void append_backward_input(const StageUnits& units, std::vector<UnitUse>& uses)
+void append_backward_input(const ChunkUnits& units, std::vector<UnitUse>& uses)
 {
     for (std::size_t b = units.blocks.size(); b-- > 0;) { uses.push_back(reads({units.blocks[b]})); }
 }
 
 /// Both halves, or that of the weights, which reads no parameters.
-void append_backward(const StageUnits& units, ActionKind kind, std::vector<UnitUse>& uses)
+void append_backward(const ChunkUnits& units, ActionKind kind, std::vector<UnitUse>& uses)
 {
     for (std::size_t b = units.blocks.size(); b-- > 0;)
     {
@@ -92,10 +102,12 @@ const char* unit_kind_name(UnitKind kind)
 
 std::vector<UnitUse> uses_of_step(const FlatLayout& flat, const PipelineSchedule& schedule, std::int64_t stage)
 {
-    const StageUnits units = units_of_stage(flat, static_cast<std::int64_t>(schedule.stages.size()), stage);
+    const std::vector<ChunkUnits> chunks =
+        units_of_stage(flat, schedule.placement, schedule.num_stages(), schedule.num_chunks, stage);
     std::vector<UnitUse> uses;
-    for (const Action& action : schedule.stages[static_cast<std::size_t>(stage)])
+    for (const Action& action : schedule.actions(stage))
     {
+        const ChunkUnits& units = chunks[static_cast<std::size_t>(action.chunk)];
         if (action.kind == ActionKind::backward_input) { append_backward_input(units, uses); }
         if (action.kind == ActionKind::backward || action.kind == ActionKind::backward_weight)
         {
@@ -112,12 +124,15 @@ std::vector<UnitUse> uses_of_step(const FlatLayout& flat, const PipelineSchedule
     return uses;
 }
 
-std::vector<UnitUse> uses_of_validation(const FlatLayout& flat, std::int64_t num_stages, std::int64_t stage)
+std::vector<UnitUse> uses_of_validation(const FlatLayout& flat, const ParallelLayout& layout, std::int64_t stage)
 {
-    const StageUnits units = units_of_stage(flat, num_stages, stage);
     std::vector<UnitUse> uses;
-    append_forward(units, uses);
-    if (!units.head.empty()) { uses.push_back(reads(units.head)); }
+    for (const ChunkUnits& units :
+         units_of_stage(flat, placement_of(layout.schedule), layout.pp, layout.virtual_stages, stage))
+    {
+        append_forward(units, uses);
+        if (!units.head.empty()) { uses.push_back(reads(units.head)); }
+    }
     return uses;
 }
 

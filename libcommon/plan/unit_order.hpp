@@ -54,8 +54,8 @@ struct UnitUse
 
 /// The uses of a stage in one step. @pre flat is that of a rank of the stage
 std::vector<UnitUse> uses_of_step(const FlatLayout& flat, const PipelineSchedule& schedule, std::int64_t stage);
-/// Of one batch of validation.
-std::vector<UnitUse> uses_of_validation(const FlatLayout& flat, std::int64_t num_stages, std::int64_t stage);
+/// Of one batch of validation, which passes the chunks of the stage in turn.
+std::vector<UnitUse> uses_of_validation(const FlatLayout& flat, const ParallelLayout& layout, std::int64_t stage);
 
 class UnitOrder
 {

@@ -94,6 +94,21 @@ def test_an_uneven_split_has_its_row(run):
     assert plan["layout"]["schedule"] == "gpipe"
 
 
+def test_chunks_of_a_stage_are_planned(run):
+    args = [*GPT2, "--pp", "2", "--global-batch", "16", "--pp-schedule", "interleaved", "--virtual-stages", "3", "--memory-limit", "16GiB"]
+    done = run("estimate", *args)
+    assert done.rc == 0, done.stderr
+    assert re.search(r"^layers +2\+2\+2 +2\+2\+2   3 chunks per stage$", done.stdout, re.M), done.stdout
+    assert "7 and 5 chunks in flight (interleaved)" in done.stdout
+    _, plan = estimate(run, *args)
+    assert [row["chunks"] for row in plan["ranks"]] == [
+        [{"first_layer": first, "layers": 2} for first in (0, 4, 8)], [{"first_layer": first, "layers": 2} for first in (2, 6, 10)]]
+    _, v = estimate(run, *GPT2, "--pp", "2", "--global-batch", "16", "--pp-schedule", "zbv", "--memory-limit", "16GiB")
+    assert [[chunk["first_layer"] for chunk in row["chunks"]] for row in v["ranks"]] == [[0, 9], [3, 6]]
+    loss = [next(c["bytes"] for c in row["categories"] if c["name"] == "loss") for row in v["ranks"]]
+    assert loss[0] > 0 and loss[1] == 0, "embedding and head stand on stage 0"
+
+
 def test_a_schedule_is_drawn_without_a_model(run):
     done = run("estimate", "--pp", "2", "--global-batch", "3", "--pp-schedule", "zb-h1", "--draw-schedule")
     assert (done.rc, done.stderr) == (0, "")
@@ -267,8 +282,12 @@ def test_without_a_limit_the_machine_is_one(run):
     (["--seq-len", "2048"], "data.seq-len 2048 is longer than the model's 1024 positions"),
     (["--precision", "fp16"], "precision fp16 is not available in this version (only precision fp32 or fp64 or bf16)"),
     (["--cp", "2"], "cp 2 is not available in this version"),
-    (["--pp", "2", "--pp-schedule", "zbv"], "schedule zbv is not available in this version (only schedule 1f1b or gpipe or zb-h1). "
-     "plimsoll-estimate --draw-schedule shows it"),
+    (["--pp", "8", "--pp-schedule", "zbv", "--virtual-stages", "3"],
+     "12 layers cannot fill 24 virtual stages (pp 8 x virtual-stages 3, each needs a layer). nearest: pp 4; "
+     "schedule zbv has 2 chunks per stage (virtual-stages is 3). nearest: virtual-stages 2"),
+    (["--pp", "4", "--global-batch", "24", "--pp-schedule", "interleaved"],
+     "schedule interleaved takes micro-batches in groups of pp 4 (6 are accumulated: global-batch 24 / (dp 1 x micro-batch 4)). "
+     "nearest: global-batch 16 or 32"),
     (["--pp", "2", "--pp-split", "5,6"], "pp-split 5,6 has 11 layers, the model 12. nearest: 5,7"),
     (["--pp", "2", "--virtual-stages", "2"], "schedule 1f1b has one chunk per stage (virtual-stages is 2)"),
     (["--memory-limit", "80"], "80GiB"),

@@ -315,6 +315,30 @@ def test_a_killed_rewrite_leaves_no_step_and_the_next_one_works(run, make, tmp_p
     check_step(tmp_path / "out/step_00000006")
 
 
+@pytest.mark.parametrize("schedule, of_first", [
+    ([], "01"), (["--pp-schedule", "interleaved"], "02"), (["--pp-schedule", "interleaved", "--virtual-stages", 2], "02"),
+    (["--pp-schedule", "zbv"], "03"),
+])
+def test_virtual_stages_decide_which_rank_holds_what(run, tmp_path, schedule, of_first):
+    config = {"model_type": "llama", "vocab_size": 37, "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 4,
+              "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64, "tie_word_embeddings": False}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert run("make-checkpoint", "layout", tmp_path / "in", 6, tmp_path / "config.json", 2, 1, 1, 0).rc == 0
+    done = run("reshard", tmp_path / "in", tmp_path / "out", "--pp", 2, *schedule)
+    assert done.rc == 0, done.stderr
+    with h5py.File(tmp_path / "out/step_00000006/shard_00000_of_00002.h5") as file:
+        names = [name.decode() for name in file["names"]]
+    assert "".join(sorted({name.split(".")[1] for name in names if name.startswith("layers.")})) == of_first
+    assert ("head.weight" in names) == (of_first == "03")
+    assert run("reshard", tmp_path / "out", tmp_path / "back", "--tp", 2).rc == 0
+    expected = read_step(tmp_path / "in/step_00000006")[1]
+    for root in ("out", "back"):
+        tensors = read_step(tmp_path / root / "step_00000006")[1]
+        assert tensors.keys() == expected.keys()
+        for key, values in expected.items():
+            assert (tensors[key] == values).all(), key
+
+
 def test_disk_full_on_the_way(run, make, tmp_path):
     source = make("llama", LAYOUTS["tp2"])
     done = run("reshard", source, tmp_path / "out", "--pp", 2, env={"PLIMSOLL_FAULT_ENOSPC_AFTER": 9000})

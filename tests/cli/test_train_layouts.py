@@ -9,7 +9,7 @@ import time
 
 import pytest
 from conftest import tool_environment
-from train_runs import corpus, losses, make_run, metrics, mpi, reference, status, train, wait_for_step, weights  # noqa: F401
+from train_runs import MODEL, corpus, losses, make_run, metrics, mpi, reference, status, train, wait_for_step, weights  # noqa: F401
 
 # fp32, 20 steps: another order of summation (decision 22 of the architecture).
 LOSS_GATE = 1e-5
@@ -44,6 +44,31 @@ def test_a_layout_has_the_losses_of_reference(tools, make_run, reference, ranks,
         assert all(value >= 0 for value in row["time_split"].values())
         assert row["communication"]["world"]["calls"] == 1, "what all agree on"
         assert {name for name, group in row["communication"].items() if group["sent_bytes"] > 0} >= {"world"}
+
+
+def test_schedules_with_chunks_have_the_losses_of_one_rank_and_share_checkpoints(tools, run, make_run):
+    four_layers = json.dumps(MODEL | {"num_hidden_layers": 4, "tie_word_embeddings": True})
+    roots = {}
+    for name in ("one", "chunks"):
+        roots[name] = make_run(name)
+        (roots[name] / "model.json").write_text(four_layers)
+    assert train(run, roots["one"]).rc == 0
+    root = roots["chunks"]
+    stages = [(["--pp", "2", "--micro-batch", "1", "--pp-schedule", "interleaved"], 7, "pp 2 interleaved virtual-stages 2"),
+              (["--pp", "2", "--micro-batch", "1"], 11, "pp 2"),
+              (["--pp", "2", "--micro-batch", "1", "--pp-schedule", "zbv"], 15, "pp 2 zbv")]
+    written = None
+    for layout, stop, note in stages:
+        done = mpi(tools, 2, "train", "--config", root / "run.ini", *layout, "--stop-at-step", stop)
+        assert done.rc == 75, done.stderr
+        if written:
+            assert f"(written as {written})" in done.stderr
+        written = note
+    done = train(run, root)
+    assert done.rc == 0, done.stderr
+    assert f"(written as {written})" in done.stderr
+    close(losses(root), losses(roots["one"]))
+    close(val_losses(root), val_losses(roots["one"]))
 
 
 def test_copies_are_compared_at_their_steps(tools, make_run, reference):

@@ -36,8 +36,7 @@ void declare(OptionSet& set, Options& options)
         .shown_default("dp x tp x pp, dp auto being 1");
     set.add_flag("", "json", options.json, "print the plan as JSON on stdout");
     set.add_flag("", "draw-schedule", options.draw_schedule,
-                 "print the pipeline's schedule instead of the plan: also of one that the trainer does not run yet; needs no model");
-    set.at("layout.schedule").built_only(pipeline_kind_names());
+                 "print the pipeline's schedule instead of the plan; needs no model");
 }
 
 std::int64_t usable_cores()
@@ -75,7 +74,6 @@ ExitCode run(const Options& options, const OptionSet& set)
 {
     if (options.draw_schedule) { return draw(options); }
     set.require({"model.name", "data.seq-len"});
-    check_schedule_is_built(options.config);
     const RunConfig& config = options.config;
     const ModelSpec model = read_model_spec(config.model.name);
     ParallelLayout layout = parallel_layout(config, std::max<std::int64_t>(1, options.world));

@@ -79,10 +79,22 @@ class Table
         }
         if (plan_.stages.size() == 1) { cells.front() = unit_.name; }
         row(plan_.stages.size() == 1 ? "per rank" : fmt::format("per rank, {}", unit_.name), cells, "");
-        if (plan_.layout.split.kind == SplitKind::even) { return; }
+        const std::string split =
+            plan_.layout.split.kind == SplitKind::even ? "" : "pp-split " + stage_split_text(plan_.layout.split);
+        const std::string chunks =
+            plan_.layout.virtual_stages == 1 ? "" : fmt::format("{} chunks per stage", plan_.layout.virtual_stages);
+        if (split.empty() && chunks.empty()) { return; }
         cells.clear();
-        for (const std::size_t stage : stages_) { cells.push_back(fmt::format("{}", rank(stage).layers.size())); }
-        row("layers", cells, "pp-split " + stage_split_text(plan_.layout.split));
+        for (const std::size_t stage : stages_)
+        {
+            std::string layers;
+            for (const StageChunk& chunk : rank(stage).chunks)
+            {
+                layers += fmt::format("{}{}", layers.empty() ? "" : "+", chunk.layers.size());
+            }
+            cells.push_back(layers);
+        }
+        row("layers", cells, chunks + (chunks.empty() || split.empty() ? "" : ", ") + split);
     }
 
     void category(MemoryUse use)
@@ -119,7 +131,8 @@ class Table
             const char* before = i == 0 ? "" : i + 1 == stages_.size() ? " and " : ", ";
             counts += fmt::format("{}{}", before, rank(stages_[i]).micro_batches_in_flight);
         }
-        return fmt::format("{} micro-batches in flight ({})", counts, pipeline_kind_name(plan_.layout.schedule));
+        return fmt::format("{} {} in flight ({})", counts, plan_.layout.virtual_stages == 1 ? "micro-batches" : "chunks",
+                           pipeline_kind_name(plan_.layout.schedule));
     }
 
     std::string loss_note() const

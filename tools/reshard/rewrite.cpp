@@ -57,6 +57,9 @@ ReshardOptions reshard_options(const RewriteOptions& o, const std::string& sourc
     options.layout.dp = layout.dp == 0 ? 1 : layout.dp;
     options.layout.zero_stage = layout.zero;
     options.layout.dp_shard = layout.dp_shard;
+    options.layout.schedule = parse_pipeline_kind(layout.schedule);
+    options.layout.virtual_stages =
+        layout.virtual_stages > 0 ? layout.virtual_stages : default_num_chunks(options.layout.schedule);
     options.layout.split = parse_stage_split(layout.pp_split);
     if (o.config.cluster.memory_limit > 0) { options.memory_limit = o.config.cluster.memory_limit; }
     return options;

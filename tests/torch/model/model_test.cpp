@@ -143,15 +143,14 @@ class WholeModel : public testing::TestWithParam<Case>
         TrainForward done = model.forward(training, tensors, scale);
         model.backward(training, std::move(done.state));
 
-        // The halves of backward, apart: the same bits. (Not with dropout: schedules that split it refuse that.)
-        if (!drops)
+        // The halves of backward, apart: the same bits.
         {
             std::vector<at::Tensor> plain;
             for (std::int64_t u = 0; u < params.num_units(); ++u) { plain.push_back(params.buffer(FlatState::grads, u).clone()); }
             params.zero_grads();
-            TrainForward again = model.forward(ctx, tensors, scale);
-            InputBackward halves = model.backward_input(ctx, std::move(again.state));
-            model.backward_weight(ctx, std::move(halves.pending));
+            TrainForward again = model.forward(training, tensors, scale);
+            InputBackward halves = model.backward_input(training, std::move(again.state));
+            model.backward_weight(training, std::move(halves.pending));
             for (std::int64_t u = 0; u < params.num_units(); ++u)
             {
                 EXPECT_TRUE(params.buffer(FlatState::grads, u).equal(plain[static_cast<std::size_t>(u)]))

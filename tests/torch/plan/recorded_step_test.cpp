@@ -69,18 +69,28 @@ void evaluate_batch(Model& model, ShardedParams& params, RankGroups& groups, con
     GradientReducer gatherer(params.flat(), params.layout(), groups);
     UnitRunner units(params, gatherer,
                      UnitOrder(params.flat(), params.layout(),
-                               uses_of_validation(params.flat(), groups.pp->size(), groups.pp->rank())),
+                               uses_of_validation(params.flat(), params.layout(), groups.pp->rank())),
                      stream);
+    const std::int64_t pp = groups.pp->size();
+    const ChunkPlacement placement = placement_of(params.layout().schedule);
     at::Tensor x_ND;
-    if (!model.is(StageEnd::first))
+    for (std::int64_t c = 0; c < params.layout().virtual_stages; ++c)
     {
+        const StageChunk& chunk = model.chunks()[static_cast<std::size_t>(c)];
+        const std::int64_t here = virtual_stage(placement, pp, groups.pp->rank(), c);
+        if (chunk.before == Neighbour::elsewhere)
+        {
+            const OpScope scope(PlanOp::pipeline);
+            x_ND = model.make_received(Received::activation, ctx.batch * ctx.seq_len, c);
+            groups.pp->recv(buffer_view(x_ND), chunk_place(placement, pp, here - 1).stage, stream).wait(stream);
+        }
+        TrainForward done = model.evaluate_chunk(ctx, token_tensors(batch), std::move(x_ND), &units, c);
         const OpScope scope(PlanOp::pipeline);
-        x_ND = model.make_activation(ctx.batch * ctx.seq_len, "x");
-        groups.pp->recv(buffer_view(x_ND), groups.pp->rank() - 1, stream).wait(stream);
+        x_ND = std::move(done.y_ND);
+        if (chunk.behind != Neighbour::elsewhere) { continue; }
+        groups.pp->send(buffer_view(x_ND), chunk_place(placement, pp, here + 1).stage, stream).wait(stream);
+        x_ND = at::Tensor();
     }
-    const TrainForward done = model.evaluate_stage(ctx, token_tensors(batch), std::move(x_ND), &units);
-    const OpScope scope(PlanOp::pipeline);
-    if (!model.is(StageEnd::last)) { groups.pp->send(buffer_view(done.y_ND), groups.pp->rank() + 1, stream).wait(stream); }
 }
 
 /// The second step of a run, recorded, and a batch of validation.
@@ -369,6 +379,8 @@ TEST(RecordedStep, SchedulesAndSplitsAreAsPlanned)
         std::int64_t dp, tp, pp, accumulation;
         ModelSpec model = gpt2();
         int zero = 0;
+        double dropout = 0;
+        std::int64_t chunks = 1;
     };
     for (const Row& row : {Row{"gpipe", "even", 1, 1, 2, 3}, Row{"gpipe", "1,4,2,1", 1, 2, 4, 5}, Row{"gpipe", "even", 2, 1, 1, 3},
                            Row{"1f1b", "3,3,2", 1, 1, 3, 4}, Row{"1f1b", "auto", 2, 1, 4, 3},
@@ -376,7 +388,16 @@ TEST(RecordedStep, SchedulesAndSplitsAreAsPlanned)
                            Row{"zb-h1", "3,3,2", 1, 1, 3, 4, llama(4)}, Row{"zb-h1", "even", 2, 2, 2, 3, qwen3()},
                            Row{"zb-h1", "even", 2, 1, 1, 3}, Row{"gpipe", "3,3,2", 2, 1, 3, 3, gpt2(), 3},
                            Row{"zb-h1", "even", 2, 1, 2, 4, gpt2(), 1}, Row{"zb-h1", "even", 2, 1, 4, 5, gpt2(), 2},
-                           Row{"zb-h1", "1,4,3", 2, 1, 3, 4, qwen3(), 3}})
+                           Row{"zb-h1", "1,4,3", 2, 1, 3, 4, qwen3(), 3}, Row{"zb-h1", "even", 1, 2, 2, 3, gpt2(), 0, 0.1},
+                           Row{"zb-h1", "even", 1, 1, 2, 3, llama(4), 0, 0.1},
+                           Row{"interleaved", "even", 1, 1, 2, 4, gpt2(), 0, 0, 2}, Row{"interleaved", "even", 1, 1, 2, 4, qwen3(), 0, 0, 3},
+                           Row{"interleaved", "2,1,1,1,2,1", 1, 1, 3, 6, llama(4), 0, 0.1, 2},
+                           Row{"interleaved", "even", 1, 2, 4, 4, gpt2(), 0, 0, 2}, Row{"interleaved", "even", 2, 2, 2, 4, qwen3(), 3, 0, 2},
+                           Row{"interleaved", "auto", 2, 1, 2, 6, gpt2(), 2, 0, 3}, Row{"interleaved", "even", 2, 1, 2, 2, llama(4), 1, 0, 4},
+                           Row{"zbv", "even", 1, 1, 2, 4, gpt2(), 0, 0, 2}, Row{"zbv", "even", 1, 1, 2, 1, llama(4), 0, 0, 2},
+                           Row{"zbv", "even", 1, 1, 3, 6, qwen3(), 0, 0, 2}, Row{"zbv", "1,2,1,1,2,1", 1, 2, 3, 4, gpt2(), 0, 0.1, 2},
+                           Row{"zbv", "even", 1, 2, 4, 7, llama(4), 0, 0, 2}, Row{"zbv", "even", 2, 1, 2, 4, qwen3(), 1, 0, 2},
+                           Row{"zbv", "even", 2, 1, 4, 5, gpt2(), 2, 0, 2}, Row{"zbv", "even", 2, 2, 2, 3, qwen3(), 3, 0.1, 2}})
     {
         StepInputs inputs;
         inputs.model = row.model;
@@ -386,9 +407,12 @@ TEST(RecordedStep, SchedulesAndSplitsAreAsPlanned)
         inputs.layout.global_batch = row.dp * row.accumulation;
         inputs.layout.schedule = parse_pipeline_kind(row.schedule);
         inputs.layout.split = parse_stage_split(row.split);
+        inputs.layout.virtual_stages = row.chunks;
         inputs.layout.zero_stage = row.zero;
+        inputs.layout.resident_bytes = 0;
         inputs.policies.seq_len = seq_len;
         inputs.policies.loss_chunks = 2;
+        inputs.policies.hidden_dropout = row.dropout;
         inputs.policies.eval_micro_batch = 3;
         ASSERT_TRUE(validate(inputs.layout, inputs.model, inputs.layout.world()).empty());
         SCOPED_TRACE(fmt::format("{} {}", row.schedule, row.split));

@@ -171,8 +171,6 @@ TEST(RunConfig, WhatIsNotBuiltIsRefusedByName)
     const Row rows[] = {
         {{"--cp", "2"}, "cp 2 is not available in this version (only cp 1). use a shorter seq-len"},
         {{"--ep", "2"}, "ep 2 is not available in this version (only ep 1)"},
-        {{"--pp-schedule", "zbv"},
-         "schedule zbv is not available in this version (only schedule 1f1b or gpipe or zb-h1). plimsoll-estimate --draw-schedule shows it"},
         {{"--precision", "fp8"}, "precision fp8 is not available in this version (only precision fp32 or fp64 or bf16)"},
         {{"--recompute", "every:2"},
          "recompute every:2 is not available in this version (only recompute none). a smaller micro-batch needs less "

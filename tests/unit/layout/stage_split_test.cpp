@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace plimsoll
 {
@@ -75,7 +76,7 @@ TEST(StageLayers, RemainderGoesToTheFirstStages)
     for (const Row& row : {Row{1, 1, 0, 0, 1}, Row{7, 7, 6, 6, 7}, Row{7, 3, 0, 0, 3}, Row{7, 3, 1, 3, 5}, Row{7, 3, 2, 5, 7},
                            Row{126, 4, 0, 0, 32}, Row{126, 4, 1, 32, 64}, Row{126, 4, 2, 64, 95}, Row{126, 4, 3, 95, 126}})
     {
-        const StageRange range = stage_layers(model_of(row.layers), layout_of(row.pp), row.stage);
+        const StageRange range = stage_chunks(model_of(row.layers), layout_of(row.pp), row.stage).front().layers;
         EXPECT_EQ(range.first, row.first) << row.layers << " " << row.pp << " " << row.stage;
         EXPECT_EQ(range.last, row.last) << row.layers << " " << row.pp << " " << row.stage;
     }
@@ -86,9 +87,9 @@ TEST(StageSplit, WorkedExample)
     const auto layers_on = [](PipelineKind kind, std::int64_t stage)
     {
         Layers list;
-        for (const StageRange& range : stage_chunks(model_of(8), layout_of(2, kind, 2), stage))
+        for (const StageChunk& chunk : stage_chunks(model_of(8), layout_of(2, kind, 2), stage))
         {
-            for (std::int64_t layer = range.first; layer < range.last; ++layer) { list.push_back(layer); }
+            for (std::int64_t layer = chunk.layers.first; layer < chunk.layers.last; ++layer) { list.push_back(layer); }
         }
         return list;
     };
@@ -107,13 +108,31 @@ TEST(StageSplit, TheEndsOfAVStandOnOneStage)
     EXPECT_EQ(last_stage(layout_of(1)), 0);
 }
 
+TEST(StageSplit, ChunksKnowTheirNeighbours)
+{
+    const auto neighbours = [](const ParallelLayout& layout, std::int64_t stage)
+    {
+        std::vector<std::pair<Neighbour, Neighbour>> list;
+        for (const StageChunk& chunk : stage_chunks(model_of(8), layout, stage)) { list.emplace_back(chunk.before, chunk.behind); }
+        return list;
+    };
+    using Pairs = std::vector<std::pair<Neighbour, Neighbour>>;
+    constexpr Neighbour none = Neighbour::none, here = Neighbour::here, elsewhere = Neighbour::elsewhere;
+    EXPECT_EQ(neighbours(layout_of(1), 0), (Pairs{{none, none}}));
+    EXPECT_EQ(neighbours(layout_of(2, PipelineKind::interleaved, 2), 0), (Pairs{{none, elsewhere}, {elsewhere, elsewhere}}));
+    EXPECT_EQ(neighbours(layout_of(2, PipelineKind::interleaved, 2), 1), (Pairs{{elsewhere, elsewhere}, {elsewhere, none}}));
+    // The V turns on the last stage and ends where it began.
+    EXPECT_EQ(neighbours(layout_of(2, PipelineKind::zbv, 2), 0), (Pairs{{none, elsewhere}, {elsewhere, none}}));
+    EXPECT_EQ(neighbours(layout_of(2, PipelineKind::zbv, 2), 1), (Pairs{{elsewhere, here}, {here, elsewhere}}));
+}
+
 TEST(StageSplit, AListIsTaken)
 {
     ParallelLayout layout = layout_of(3);
     layout.split = parse_stage_split("2,5,1");
-    EXPECT_EQ(stage_layers(model_of(8), layout, 1).first, 2);
-    EXPECT_EQ(stage_layers(model_of(8), layout, 1).last, 7);
-    EXPECT_EQ(stage_layers(model_of(8), layout, 2).size(), 1);
+    EXPECT_EQ(stage_chunks(model_of(8), layout, 1).front().layers.first, 2);
+    EXPECT_EQ(stage_chunks(model_of(8), layout, 1).front().layers.last, 7);
+    EXPECT_EQ(stage_chunks(model_of(8), layout, 2).front().layers.size(), 1);
 }
 
 TEST(StageSplit, ByCostTheHeadIsWorthItsBlocks)

@@ -37,17 +37,6 @@ TEST(PlanInputs, VirtualStagesAreWhatTheScheduleNeeds)
     EXPECT_EQ(parallel_layout(config, 1).split, parse_stage_split("1,2,3"));
 }
 
-TEST(PlanInputs, DropoutAndASplitBackwardAreRefusedTogether)
-{
-    RunConfig config;
-    config.layout.schedule = "zb-h1";
-    EXPECT_NO_THROW(step_policies(config, 1, Validation::none));
-    config.train.hidden_dropout = 0.1;
-    EXPECT_THROW(step_policies(config, 1, Validation::none), ConfigError);
-    config.layout.schedule = "gpipe";
-    EXPECT_EQ(step_policies(config, 1, Validation::none).hidden_dropout, 0.1);
-}
-
 TEST(PlanInputs, ValidationTakesItsOwnBatch)
 {
     RunConfig config;

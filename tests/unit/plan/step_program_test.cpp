@@ -46,6 +46,30 @@ std::vector<ParallelLayout> layouts_of(const ModelSpec& model, std::int64_t worl
     return layouts;
 }
 
+/// Stages of several chunks and backwards in halves.
+std::vector<ParallelLayout> layouts_with_chunks(std::int64_t world)
+{
+    std::vector<ParallelLayout> layouts;
+    const auto add = [&](PipelineKind kind, std::int64_t tp, std::int64_t pp, std::int64_t chunks, std::int64_t accumulation, int zero)
+    {
+        ParallelLayout layout = layout_of(world / tp / pp, tp, pp, zero, 2, accumulation);
+        layout.schedule = kind;
+        layout.virtual_stages = chunks;
+        layout.resident_bytes = 0;
+        layouts.push_back(layout);
+    };
+    if (world == 1) { return layouts; }
+    add(PipelineKind::interleaved, 1, 2, 2, 4, 0);
+    add(PipelineKind::interleaved, 1, 2, 3, 2, world == 8 ? 3 : 0);
+    add(PipelineKind::zbv, 1, 2, 2, 3, world == 8 ? 2 : 0);
+    add(PipelineKind::zb_h1, 1, 2, 1, 5, 0);
+    if (world == 2) { return layouts; }
+    add(PipelineKind::interleaved, 2, 4, 2, 8, 0);
+    add(PipelineKind::zbv, 1, 4, 2, 5, 3);
+    add(PipelineKind::zbv, 2, 4, 2, 1, 0);
+    return layouts;
+}
+
 template<class Visit>
 void for_each_rank(const Visit& visit)
 {
@@ -53,13 +77,18 @@ void for_each_rank(const Visit& visit)
     {
         for (const std::int64_t world : {1, 2, 8})
         {
-            for (const ParallelLayout& layout : layouts_of(model, world))
+            std::vector<ParallelLayout> layouts = layouts_of(model, world);
+            const std::vector<ParallelLayout> more = layouts_with_chunks(world);
+            layouts.insert(layouts.end(), more.begin(), more.end());
+            for (const ParallelLayout& layout : layouts)
             {
+                ASSERT_TRUE(validate(layout, model, world).empty());
                 const DeviceMesh mesh(layout);
                 for (std::int64_t rank = 0; rank < world; ++rank)
                 {
                     StepInputs inputs = inputs_of(model, layout, 16);
                     inputs.policies.eval_micro_batch = 3;
+                    inputs.policies.hidden_dropout = layout.accumulation() == 5 ? 0.1 : 0;
                     inputs.coordinate = mesh.coordinate(rank);
                     if (inputs.coordinate[MeshAxis::dp] > 0) { continue; }  // as dp rank 0
                     visit(inputs);
@@ -216,6 +245,26 @@ TEST(StepProgram, MembersOfAGroupIssueTheSameCollectives)
     }
 }
 
+TEST(StepProgram, ATiedEmbeddingInAVIsOneUnitWithoutAnExchange)
+{
+    ParallelLayout layout = layout_of(1, 1, 2, 0, 1, 2);
+    const auto exchanges = [&](std::int64_t stage)
+    {
+        StepInputs inputs = inputs_of(eight_layer_gpt2(), layout, 16);
+        inputs.coordinate.index[static_cast<std::size_t>(MeshAxis::pp)] = stage;
+        const StepProgram program = make_step_program(inputs);
+        const auto count = [](const std::vector<StepEvent>& events)
+        { return std::count_if(events.begin(), events.end(), [](const StepEvent& e) { return e.group == GroupKind::embedding; }); };
+        return count(program.step) + count(program.replica_check);
+    };
+    EXPECT_EQ(exchanges(0), 4);  // started and waited for in the step, and in the comparison of copies
+    EXPECT_EQ(exchanges(1), 4);
+    layout.schedule = PipelineKind::zbv;
+    layout.virtual_stages = 2;
+    EXPECT_EQ(exchanges(0), 0);
+    EXPECT_EQ(exchanges(1), 0);
+}
+
 TEST(StepProgram, ZeroOneScattersGradientsAndGathersParameters)
 {
     const auto bytes_of = [](int zero, CollectiveKind kind)
@@ -321,4 +370,11 @@ TEST(StepProgram, StagesShareTheArithmetic)
     EXPECT_DOUBLE_EQ(flops_of(layout_of(1, 1, 4, 0, 2, 4)), one);
     EXPECT_DOUBLE_EQ(flops_of(layout_of(1, 4, 2, 0, 2, 4)), one);
     EXPECT_DOUBLE_EQ(flops_of(layout_of(2, 2, 2, 1, 2, 2)), one);
+    for (const PipelineKind kind : {PipelineKind::interleaved, PipelineKind::zbv})
+    {
+        ParallelLayout layout = layout_of(1, 1, 2, 0, 2, 4);
+        layout.schedule = kind;
+        layout.virtual_stages = 2;
+        EXPECT_DOUBLE_EQ(flops_of(layout), one);
+    }
 }

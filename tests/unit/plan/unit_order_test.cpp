@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "base/error.hpp"
@@ -157,9 +158,62 @@ TEST(UnitOrder, OfABackwardInHalvesOneReadsAndTheOtherAdds)
 TEST(UnitOrder, ValidationReadsEachUnitOnce)
 {
     const FlatLayout flat = four_units();
-    UnitOrder order(flat, sharded(3, 0), uses_of_validation(flat, 1, 0));
+    UnitOrder order(flat, sharded(3, 0), uses_of_validation(flat, sharded(3, 0), 0));
     EXPECT_EQ(play(order), (Lines{"gather0 gathered0 gather1 | drop0", "gathered1 gather2 | drop1", "gathered2 gather3 | drop2",
                                   "gathered3 | drop3", ""}));
+}
+
+TEST(UnitOrder, AChunkUsesItsOwnBlocks)
+{
+    // Two stages of two chunks, dealt in turn: stage 0 has the embedding and chunk 0, then chunk 1; no head.
+    FlatLayout flat = four_units();
+    flat.units.pop_back();
+    flat.units[2].chunk = 1;
+    Lines lines;
+    for (const UnitUse& use : uses_of_step(flat, make_interleaved_schedule(2, 2, 2), 0))
+    {
+        for (const std::int64_t unit : use.parameters) { lines.push_back(fmt::format("reads {}", unit)); }
+        for (const std::int64_t unit : use.completes) { lines.push_back(fmt::format("adds {}", unit)); }
+    }
+    // F0a F1a F0b F1b, then backward of the second chunk, of the first.
+    const Lines forward = {"reads 0", "reads 1", "reads 0", "reads 1", "reads 2", "reads 2"};
+    const Lines backward = {"reads 2", "adds 2", "reads 2", "adds 2", "reads 1", "adds 1", "adds 0", "reads 1", "adds 1", "adds 0"};
+    Lines all = forward;
+    all.insert(all.end(), backward.begin(), backward.end());
+    EXPECT_EQ(lines, all);
+}
+
+TEST(UnitOrder, InAVATiedEmbeddingHasTwoUsesOnOneStage)
+{
+    FlatLayout flat = four_units();
+    flat.units[0].kind = UnitKind::tied_embedding;
+    flat.units[2].chunk = 1;
+    std::int64_t read = 0, added = 0, completed = 0;
+    const auto has = [](const std::vector<std::int64_t>& units) { return std::count(units.begin(), units.end(), 0); };
+    for (const UnitUse& use : uses_of_step(flat, make_zbv_schedule(2, 3), 0))
+    {
+        read += has(use.parameters);
+        added += has(use.gradients);
+        completed += has(use.completes);
+        if (!use.parameters.empty() && use.parameters.back() == 3) { EXPECT_EQ(use.completes, std::vector<std::int64_t>{3}); }
+    }
+    // Of each of three micro-batches the look-up and the head; the look-up's gradient comes last.
+    EXPECT_EQ(read, 6);
+    EXPECT_EQ(added, 6);
+    EXPECT_EQ(completed, 3);
+}
+
+TEST(UnitOrder, ValidationPassesTheChunksInTurn)
+{
+    FlatLayout flat = four_units();
+    flat.units[2].chunk = 1;
+    ParallelLayout layout = sharded(3, 0);
+    layout.pp = 2;
+    layout.schedule = PipelineKind::zbv;
+    layout.virtual_stages = 2;
+    std::vector<std::vector<std::int64_t>> read;
+    for (const UnitUse& use : uses_of_validation(flat, layout, 0)) { read.push_back(use.parameters); }
+    EXPECT_EQ(read, (std::vector<std::vector<std::int64_t>>{{0}, {1}, {2}, {3}}));
 }
 
 TEST(UnitOrder, AStageInTheMiddleHasBlocksOnly)
