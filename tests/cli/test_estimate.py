@@ -95,7 +95,7 @@ def test_an_uneven_split_has_its_row(run):
 
 
 def test_chunks_of_a_stage_are_planned(run):
-    args = [*GPT2, "--pp", "2", "--global-batch", "16", "--pp-schedule", "interleaved", "--virtual-stages", "3", "--memory-limit", "16GiB"]
+    args = [*GPT2, "--pp", "2", "--pp-schedule", "interleaved", "--virtual-stages", "3", "--memory-limit", "16GiB"]
     done = run("estimate", *args)
     assert done.rc == 0, done.stderr
     assert re.search(r"^layers +2\+2\+2 +2\+2\+2   3 chunks per stage$", done.stdout, re.M), done.stdout
@@ -103,7 +103,7 @@ def test_chunks_of_a_stage_are_planned(run):
     _, plan = estimate(run, *args)
     assert [row["chunks"] for row in plan["ranks"]] == [
         [{"first_layer": first, "layers": 2} for first in (0, 4, 8)], [{"first_layer": first, "layers": 2} for first in (2, 6, 10)]]
-    _, v = estimate(run, *GPT2, "--pp", "2", "--global-batch", "16", "--pp-schedule", "zbv", "--memory-limit", "16GiB")
+    _, v = estimate(run, *GPT2, "--pp", "2", "--pp-schedule", "zbv", "--memory-limit", "16GiB")
     assert [[chunk["first_layer"] for chunk in row["chunks"]] for row in v["ranks"]] == [[0, 9], [3, 6]]
     loss = [next(c["bytes"] for c in row["categories"] if c["name"] == "loss") for row in v["ranks"]]
     assert loss[0] > 0 and loss[1] == 0, "embedding and head stand on stage 0"
