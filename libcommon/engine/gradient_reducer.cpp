@@ -1,6 +1,7 @@
 #include "engine/gradient_reducer.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/error.hpp"
 
@@ -20,35 +21,12 @@ void append(std::vector<UnitRange>& ranges, UnitRange next, bool joins)
 }  // namespace
 
 GradientReducer::GradientReducer(const FlatLayout& flat, const ParallelLayout& layout, RankGroups& groups)
-    : flat_(flat), layout_(layout), groups_(groups)
+    : flat_(flat), layout_(layout), groups_(groups), partial_sums_(partial_sums(flat, layout, groups.coordinate))
 {
     EXPECT(flat.shards == groups.dp->size());
-    for (const FlatUnit& unit : flat_.units)
-    {
-        find_partials(unit);
-        find_norm_ranges(unit);
-    }
+    for (const FlatUnit& unit : flat_.units) { find_norm_ranges(unit); }
     sums_.resize(flat_.units.size());
     gathers_.resize(flat_.units.size());
-}
-
-void GradientReducer::find_partials(const FlatUnit& unit)
-{
-    std::vector<Partial> partials;
-    for (const FlatTensor& tensor : unit.tensors)
-    {
-        const std::int64_t ranks = partial_gradient_ranks(tensor.spec.shard, layout_.tp);
-        if (ranks == 1) { continue; }
-        Communicator* group = ranks == layout_.tp ? groups_.tp.get() : groups_.kv.get();
-        ENSURE(group->size() == ranks);
-        const UnitRange range{tensor.offset, tensor.offset + tensor.num_elements()};
-        if (!partials.empty() && partials.back().group == group && partials.back().range.end == range.begin)
-        {
-            partials.back().range.end = range.end;
-        }
-        else { partials.push_back({range, group}); }
-    }
-    partials_.push_back(std::move(partials));
 }
 
 void GradientReducer::find_norm_ranges(const FlatUnit& unit)
@@ -91,20 +69,50 @@ void GradientReducer::start(std::int64_t unit, BufferView grads, Stream& stream)
 
 void GradientReducer::wait(std::int64_t unit, Stream& stream) { sums_[static_cast<std::size_t>(unit)].wait(stream); }
 
-void GradientReducer::finish(std::int64_t unit, BufferView mine, Stream& stream)
+void GradientReducer::finish(const std::vector<BufferView>& mine, BufferView room, Stream& stream)
 {
-    const UnitRange range = owned(unit);
-    EXPECT(mine.count == range.end - range.begin);
-    groups_.replicas->all_reduce(mine, ReduceOp::sum, stream).wait(stream);
-    for (const Partial& partial : partials_[static_cast<std::size_t>(unit)])
+    EXPECT(mine.size() == flat_.units.size() && room.count == room_elements());
+    for (std::size_t u = 0; u < mine.size(); ++u)
     {
-        const std::int64_t begin = std::max(range.begin, partial.range.begin), end = std::min(range.end, partial.range.end);
-        if (begin >= end) { continue; }
-        partial.group->all_reduce(mine.slice(begin - range.begin, end - begin), ReduceOp::sum, stream).wait(stream);
+        const UnitRange range = owned(static_cast<std::int64_t>(u));
+        EXPECT(mine[u].count == range.end - range.begin);
+        groups_.replicas->all_reduce(mine[u], ReduceOp::sum, stream).wait(stream);
     }
-    if (unit_at(unit).kind == UnitKind::tied_embedding)
+    for (const PartialSum& sum : partial_sums_) { sum_partial(sum, mine, room, stream); }
+    for (std::size_t u = 0; u < mine.size(); ++u)
     {
-        groups_.embedding->all_reduce(mine, ReduceOp::sum, stream).wait(stream);
+        if (flat_.units[u].kind != UnitKind::tied_embedding) { continue; }
+        groups_.embedding->all_reduce(mine[u], ReduceOp::sum, stream).wait(stream);
+    }
+}
+
+void GradientReducer::sum_partial(const PartialSum& sum, const std::vector<BufferView>& mine, BufferView room, Stream& stream)
+{
+    Communicator& group = sum.ranks == layout_.tp ? *groups_.tp : *groups_.kv;
+    ENSURE(group.size() == sum.ranks);
+    const auto part = [&](const PartialRange& range)
+    {
+        return mine[range.unit].slice(range.begin - owned(static_cast<std::int64_t>(range.unit)).begin, range.end - range.begin);
+    };
+    if (sum.ranges.size() == 1)
+    {
+        group.all_reduce(part(sum.ranges.front()), ReduceOp::sum, stream).wait(stream);
+        return;
+    }
+    std::int64_t at = 0;
+    for (const PartialRange& range : sum.ranges)
+    {
+        const BufferView from = part(range);
+        std::memcpy(room.slice(at, from.count).data, from.data, static_cast<std::size_t>(from.bytes()));
+        at += from.count;
+    }
+    group.all_reduce(room.slice(0, at), ReduceOp::sum, stream).wait(stream);
+    at = 0;
+    for (const PartialRange& range : sum.ranges)
+    {
+        const BufferView to = part(range);
+        std::memcpy(to.data, room.slice(at, to.count).data, static_cast<std::size_t>(to.bytes()));
+        at += to.count;
     }
 }
 

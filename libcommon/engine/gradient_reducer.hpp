@@ -6,9 +6,9 @@
 /// Which groups take part follows from the placement record of each tensor (ShardSpec) and the unit's kind, never from a name:
 ///     1. the whole unit: all-reduce over dp, or reduce-scatter from zero 1 on (the rank's shard then holds the sum). It runs
 ///        beside the backward of other units: start() and wait().
-///     2. what is left of it on this rank, once per step, finish(): sum over the replicas of the shard (dp-shard); over the tp
-///        ranks of tensors whose gradient is a partial sum on each; over the two stages of a tied embedding, in stage order, so
-///        that both make the same update.
+///     2. what is left of all units on this rank, once per step, finish(): sum over the replicas of the shard (dp-shard); over the tp
+///        ranks of tensors whose gradient is a partial sum on each (layout/partial_sums.hpp); over the two stages of a tied
+///        embedding, in stage order, so that both make the same update.
 /// All sums have one order. The bits are the same for zero 0 and 1, and for 2 and 3; with one micro-batch for all.
 
 #include <cstdint>
@@ -16,6 +16,7 @@
 
 #include "comm/rank_groups.hpp"
 #include "layout/flat_layout.hpp"
+#include "layout/partial_sums.hpp"
 
 namespace plimsoll
 {
@@ -37,8 +38,9 @@ class GradientReducer
     void start(std::int64_t unit, BufferView grads, Stream& stream);
     /// Afterwards owned(unit) of it holds the sum over dp; from zero 1 on the rest is undefined.
     void wait(std::int64_t unit, Stream& stream);
-    /// The sums that are left; `mine` is owned(unit) of the gradients of the step.
-    void finish(std::int64_t unit, BufferView mine, Stream& stream);
+    /// The sums that are left; `mine` is owned(unit) of the gradients of the step, of every unit. `room` has room_elements() elements.
+    void finish(const std::vector<BufferView>& mine, BufferView room, Stream& stream);
+    std::int64_t room_elements() const { return partial_sum_room(partial_sums_); }
 
     /// Fills `params` (the whole unit) from the ranks' shards: each brings owned(unit). They may be under way together.
     void start_gather(std::int64_t unit, BufferView mine, BufferView params, Stream& stream);
@@ -55,21 +57,15 @@ class GradientReducer
     const std::vector<UnitRange>& norm_ranges(std::int64_t unit) const { return norm_ranges_[static_cast<std::size_t>(unit)]; }
 
   private:
-    struct Partial
-    {
-        UnitRange range;  ///< of the unit
-        Communicator* group = nullptr;
-    };
-
     bool sharded() const { return is_sharded(layout_, StateKind::optimizer); }
     const FlatUnit& unit_at(std::int64_t unit) const { return flat_.units[static_cast<std::size_t>(unit)]; }
-    void find_partials(const FlatUnit& unit);
+    void sum_partial(const PartialSum& sum, const std::vector<BufferView>& mine, BufferView room, Stream& stream);
     void find_norm_ranges(const FlatUnit& unit);
 
     const FlatLayout& flat_;
     ParallelLayout layout_;
     RankGroups& groups_;
-    std::vector<std::vector<Partial>> partials_;      // by unit
+    std::vector<PartialSum> partial_sums_;
     std::vector<std::vector<UnitRange>> norm_ranges_; // by unit
     std::vector<Work> sums_, gathers_;                // by unit
 };

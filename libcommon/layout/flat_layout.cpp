@@ -46,10 +46,14 @@ Slice slice_of(const ShardSpec& shard, std::int64_t size, std::int64_t tp, std::
     return slice;
 }
 
-FlatTensor localize(const TensorSpec& spec, std::int64_t tp, std::int64_t tp_rank)
+FlatTensor localize(const TensorSpec& spec, const ParallelLayout& layout, std::int64_t tp_rank)
 {
+    const std::int64_t tp = layout.tp;
     FlatTensor tensor;
     tensor.spec = spec;
+    // What tp does not cut works on a rank's own tokens then.
+    const bool on_own_tokens = layout.sequence_parallel && tp > 1 && spec.shard.tp == Placement::replicate;
+    if (on_own_tokens) { tensor.spec.shard.tp = Placement::replicate_grad_partial; }
     tensor.local_shape = spec.shape;
     tensor.box.shape = spec.shape;
     tensor.box.offset.assign(spec.shape.size(), 0);
@@ -233,7 +237,7 @@ FlatLayout make_flat_layout(const ModelSpec& model, const ParallelLayout& layout
             unit.chunk = spec.unit == UnitKind::block ? chunk - chunks.begin() : 0;
             flat.units.push_back(std::move(unit));
         }
-        flat.units.back().tensors.push_back(localize(spec, layout.tp, tp_rank));
+        flat.units.back().tensors.push_back(localize(spec, layout, tp_rank));
     }
     for (FlatUnit& unit : flat.units) { place_tensors(unit, alignment_bytes / element_bytes, flat.shards); }
     return flat;

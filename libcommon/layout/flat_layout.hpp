@@ -49,7 +49,7 @@ struct Box
 /// One canonical tensor of a rank inside its unit.
 struct FlatTensor
 {
-    TensorSpec spec;
+    TensorSpec spec;                       ///< placed as in this layout: sequence parallel makes gradients partial sums
     std::vector<std::int64_t> local_shape; ///< with vocabulary padding
     std::int64_t offset = 0;               ///< elements from the unit's start
     std::int64_t num_elements() const;     ///< product of local_shape

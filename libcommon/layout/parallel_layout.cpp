@@ -274,6 +274,17 @@ std::vector<std::string> schedule_faults(const ParallelLayout& layout)
     return faults;
 }
 
+std::vector<std::string> token_faults(const ParallelLayout& layout, std::int64_t seq_len)
+{
+    const std::int64_t tokens = layout.micro_batch * seq_len;
+    if (!layout.sequence_parallel || layout.tp <= 1 || tokens < 1 || layout.cuts_tokens(tokens)) { return {}; }
+    const std::int64_t least = layout.tp / std::gcd(layout.tp, seq_len), below = layout.micro_batch / least * least;
+    const std::string nearest = below == 0 ? fmt::format("{}", least) : fmt::format("{} or {}", below, below + least);
+    return {fmt::format("sequence-parallel cannot cut micro-batch {} x seq-len {} = {} tokens over tp {} (it does not divide). "
+                        "nearest: micro-batch {}, or without sequence-parallel",
+                        layout.micro_batch, seq_len, tokens, layout.tp, nearest)};
+}
+
 ParallelLayout with_pp(ParallelLayout layout, std::int64_t pp)
 {
     if (pp != layout.pp && layout.split.kind == SplitKind::listed) { layout.split = StageSplit(); }
@@ -333,6 +344,7 @@ std::string layout_text(const ParallelLayout& layout)
         if (degree.second == 1) { continue; }
         text += fmt::format("{}{} {}", text.empty() ? "" : " ", degree.first, degree.second);
         if (degree.first == degrees[0].first && layout.replicas() > 1) { text += fmt::format(" (shards of {})", layout.shards()); }
+        if (degree.first == degrees[1].first && layout.sequence_parallel) { text += " (sequence parallel)"; }
     }
     if (text.empty()) { text = "dp 1"; }
     if (layout.pp > 1 && layout.schedule != PipelineKind::one_f_one_b)

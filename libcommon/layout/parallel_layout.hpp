@@ -55,6 +55,8 @@ struct ParallelLayout
     std::int64_t bucket_bytes = std::int64_t{25} << 20;  ///< gradients that are reduced together, at least
     std::int64_t resident_bytes = std::int64_t{1} << 20; ///< zero 3: smaller units keep their parameters gathered
     Prefetch prefetch = Prefetch::on;                    ///< of zero 3
+    /// Between the linears a rank holds its tp rank's share of a micro-batch's tokens only. Without effect where tp is 1.
+    bool sequence_parallel = false;
     std::int64_t micro_batch = 1;   ///< sequences per micro-batch and data-parallel rank
     std::int64_t global_batch = 1;  ///< sequences per optimizer step
     PipelineKind schedule = PipelineKind::one_f_one_b;
@@ -69,12 +71,18 @@ struct ParallelLayout
     std::int64_t replicas() const { return dp / shards(); }
     bool shards_gradients() const { return zero_stage >= 2 && shards() > 1; }
     bool shards_parameters() const { return zero_stage >= 3 && shards() > 1; }
+    /// Whether a batch of so many tokens is cut over tp. One of training always is where sequence_parallel has an effect
+    /// (token_faults()); one of validation stays whole where its tokens do not divide.
+    bool cuts_tokens(std::int64_t tokens) const { return sequence_parallel && tp > 1 && tokens % tp == 0; }
     /// Micro-batches per step and data-parallel rank. @pre validate() found nothing.
     std::int64_t accumulation() const { return global_batch / (dp * micro_batch); }
 };
 
 /// Violations that need no model: schedule, virtual stages and the batch that they take. @pre all degrees are at least 1
 std::vector<std::string> schedule_faults(const ParallelLayout& layout);
+
+/// Violations that need the length of a sequence.
+std::vector<std::string> token_faults(const ParallelLayout& layout, std::int64_t seq_len);
 
 /// The same layout on another number of stages: a list of layers goes with its number of stages and becomes even.
 ParallelLayout with_pp(ParallelLayout layout, std::int64_t pp);
@@ -83,7 +91,7 @@ ParallelLayout with_pp(ParallelLayout layout, std::int64_t pp);
 /// "20 attention heads cannot be split over tp 8 (heads are not cut). allowed tp: 1 2 4 5 10 20"
 std::vector<std::string> validate(const ParallelLayout& layout, const ModelSpec& model, std::int64_t world);
 
-/// "dp 4 (shards of 2) tp 2 zero 3": the degrees that are not 1.
+/// "dp 4 (shards of 2) tp 2 (sequence parallel) zero 3": the degrees that are not 1.
 std::string layout_text(const ParallelLayout& layout);
 
 }  // namespace plimsoll

@@ -123,6 +123,11 @@ void declare_layout(OptionSet& options, RunConfig::Layout& layout)
         .range(1)
         .peers({"tensor-model-parallel-size", "tensor-parallel-degree", "parallelism.tensor-parallel-degree", "tp-size",
                 "autotp-size", "model-parallel-size"});
+    options
+        .add_flag("layout", "sequence-parallel", layout.sequence_parallel,
+                  "cut what tp leaves whole by tokens: residual stream, norms, hidden dropout; without effect where tp is 1")
+        .flag("sequence-parallel")
+        .peers({"enable-sequence-parallel", "parallelism.enable-sequence-parallel"});
     options.add_count("layout", "pp", layout.pp, "pipeline parallel degree")
         .flag("pp")
         .range(1)

@@ -51,6 +51,7 @@ struct RunConfig
         bool prefetch = true;
         std::string axis_order = "tp,cp,ep,dp,pp";
         bool tp_across_nodes = false;
+        bool sequence_parallel = false;
         std::int64_t micro_batch = 1;   ///< sequences
         std::int64_t global_batch = 1;  ///< sequences
         std::string schedule = "1f1b";  ///< a PipelineKind's name

@@ -81,7 +81,7 @@ at::Tensor attention_branch(const OpContext& ctx, const BlockParams& params, con
     const OpScope scope(PlanOp::attention, params.layer);
     AttentionForward attended = attention_forward(ctx, params.attention, normed.y_ND);
     saved.attention = std::move(attended.saved);
-    return attended.y_ND;
+    return attended.y_MD;
 }
 
 at::Tensor mlp_branch(const OpContext& ctx, const BlockParams& params, const at::Tensor& x_ND, BlockSaved& saved)
@@ -95,7 +95,7 @@ at::Tensor mlp_branch(const OpContext& ctx, const BlockParams& params, const at:
     const OpScope scope(PlanOp::mlp, params.layer);
     MlpForward fed = mlp_forward(ctx, params.mlp, normed.y_ND);
     saved.mlp = std::move(fed.saved);
-    return fed.y_ND;
+    return fed.y_MD;
 }
 
 at::Tensor add_branch(const OpContext& ctx, DropoutSite site, std::int64_t layer, const at::Tensor& x_ND,
@@ -126,7 +126,7 @@ at::Tensor mlp_branch_backward(const OpContext& ctx, const BlockParams& params, 
         mlp_backward_weight(ctx, std::move(fed.pending), grads.mlp);
     }
     const OpScope scope(PlanOp::mlp_norm, params.layer);
-    NormBackward normed = norm_backward_input_add(ctx, params.mlp_norm, std::move(saved.mlp_norm), fed.dx_ND, dy_ND);
+    NormBackward normed = norm_backward_input_add(ctx, params.mlp_norm, std::move(saved.mlp_norm), fed.dx_MD, dy_ND);
     norm_backward_weight(ctx, std::move(normed.pending), grads.mlp_norm);
     return normed.dx_ND;
 }
@@ -144,7 +144,7 @@ at::Tensor attention_branch_backward(const OpContext& ctx, const BlockParams& pa
     }
     const OpScope scope(PlanOp::input_norm, params.layer);
     NormBackward normed =
-        norm_backward_input_add(ctx, params.input_norm, std::move(saved.input_norm), attended.dx_ND, dy_ND);
+        norm_backward_input_add(ctx, params.input_norm, std::move(saved.input_norm), attended.dx_MD, dy_ND);
     norm_backward_weight(ctx, std::move(normed.pending), grads.input_norm);
     return normed.dx_ND;
 }
@@ -216,7 +216,8 @@ BlockBackward block_backward_input(const OpContext& ctx, const BlockParams& para
             MlpBackward fed = mlp_backward_input(ctx, params.mlp, std::move(saved.mlp),
                                                  branch_gradient(ctx, DropoutSite::mlp, params.layer, dy_ND));
             result.pending.mlp = std::move(fed.pending);
-            dnormed_ND = std::move(fed.dx_ND);
+            result.pending.mlp.dy_ND = at::Tensor();
+            dnormed_ND = std::move(fed.dx_MD);
         }
         const OpScope scope(PlanOp::mlp_norm, params.layer);
         NormBackward normed =
@@ -231,7 +232,8 @@ BlockBackward block_backward_input(const OpContext& ctx, const BlockParams& para
             attention_backward_input(ctx, params.attention, std::move(saved.attention),
                                      branch_gradient(ctx, DropoutSite::attention, params.layer, dmiddle_ND));
         result.pending.attention = std::move(attended.pending);
-        dnormed_ND = std::move(attended.dx_ND);
+        result.pending.attention.dy_ND = at::Tensor();
+        dnormed_ND = std::move(attended.dx_MD);
     }
     const OpScope scope(PlanOp::input_norm, params.layer);
     NormBackward normed =

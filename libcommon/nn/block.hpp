@@ -1,7 +1,7 @@
 #pragma once
 /// One transformer layer, pre-norm: x2 = x + dropout(attention(norm(x))); y = x2 + dropout(mlp(norm(x2))).
 ///
-/// N = B*S tokens, D model. Saved tensors are consumed by the backward.
+/// N tokens of the residual stream (B*S, or this rank's share with sequence parallel), D model. Saved tensors are consumed by the backward.
 
 #include "nn/op_context.hpp"
 #include "nn/ops/attention.hpp"
@@ -69,8 +69,8 @@ struct BlockBackward
     BlockPending pending;
 };
 
-/// dx lies in memory of its own, since dy is kept in `pending`; with hidden dropout over dy, since `pending` keeps what lies behind the
-/// masks.
+/// dx lies in memory of its own, since dy is kept in `pending` (with sequence parallel this rank's tokens of it); with hidden dropout
+/// over dy, since `pending` keeps what lies behind the masks.
 BlockBackward block_backward_input(const OpContext& ctx, const BlockParams& params, BlockSaved&& saved, at::Tensor dy_ND);
 /// Needs no parameters, so that they can be elsewhere by then.
 void block_backward_weight(const OpContext& ctx, std::int64_t layer, BlockPending&& pending, BlockGrads& grads);

@@ -62,10 +62,10 @@ HeldParams held_params(const ShardedParams& params, std::int64_t unit)
 bool changes_bits(const std::string& section_dot_key)
 {
     // The order of axes and the split of layers decide in which order the ranks' shares of the norm are added.
-    static constexpr std::array<const char*, 15> keys = {
+    static constexpr std::array<const char*, 16> keys = {
         "layout.dp",         "layout.dp-shard", "layout.tp",       "layout.pp",             "layout.cp",
         "layout.ep",         "layout.zero",     "layout.schedule", "layout.virtual-stages", "layout.pp-split",
-        "layout.axis-order", "layout.micro-batch", "run.threads",  "run.device",            "train.loss-chunks"};
+        "layout.axis-order", "layout.micro-batch", "layout.sequence-parallel", "run.threads", "run.device", "train.loss-chunks"};
     return std::find(keys.begin(), keys.end(), section_dot_key) != keys.end();
 }
 

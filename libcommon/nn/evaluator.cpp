@@ -46,6 +46,7 @@ EvaluationResult evaluate(Model& model, ShardedParams& params, RankGroups& group
         const std::int64_t num = std::min(micro_batch, set.num_sequences() - base);
         set.read(base, num, batch);
         ctx.batch = num;
+        ctx.cuts_tokens = layout.cuts_tokens(ctx.tokens());
         at::Tensor x_ND;  // between chunks
         for (std::int64_t c = 0; c < layout.virtual_stages; ++c)
         {
@@ -53,7 +54,7 @@ EvaluationResult evaluate(Model& model, ShardedParams& params, RankGroups& group
             const std::int64_t here = virtual_stage(placement, layout.pp, stage, c);
             if (chunk.before == Neighbour::elsewhere)
             {
-                x_ND = model.make_received(Received::activation, num * seq_len, c);
+                x_ND = model.make_received(Received::activation, ctx.stream_tokens(), c);
                 groups.pp->recv(buffer_view(x_ND), chunk_place(placement, layout.pp, here - 1).stage, stream).wait(stream);
             }
             TrainForward done = model.evaluate_chunk(ctx, token_tensors(batch), std::move(x_ND), &units, c);

@@ -225,7 +225,7 @@ TrainForward Model::forward(const OpContext& ctx, const TokenTensors& tokens, do
                 const OpScope scope(PlanOp::embedding);
                 EmbeddingForward embedded = embedding_forward(ctx, embedding_, tokens.ids_N);
                 result.state.embedding = std::move(embedded.saved);
-                x_ND = std::move(embedded.y_ND);
+                x_ND = std::move(embedded.y_MD);
                 drop_embedding(ctx, x_ND);
             });
     }
@@ -264,7 +264,7 @@ at::Tensor Model::head_step(const OpContext& ctx, const TokenTensors& tokens, do
         sums.loss = loss.loss_sum;
         sums.cross_entropy = loss.cross_entropy_sum;
         sums.count = loss.count;
-        dnormed_ND = std::move(loss.dx_ND);
+        dnormed_ND = std::move(loss.dx_MD);
     }
     const OpScope scope(PlanOp::final_norm);
     NormBackward done = norm_backward_input(ctx, final_norm_, std::move(normed.saved), std::move(dnormed_ND));
@@ -371,7 +371,7 @@ at::Tensor Model::blocks_forward(const OpContext& ctx, const at::Tensor& ids_N, 
             [&]
             {
                 const OpScope scope(PlanOp::embedding);
-                x_ND = embedding_forward(ctx, embedding_, ids_N).y_ND;
+                x_ND = embedding_forward(ctx, embedding_, ids_N).y_MD;
             });
     }
     const Blocks blocks = blocks_of(chunk);

@@ -3,7 +3,7 @@
 ///
 /// Explicit forward and backward; what a micro-batch keeps alive between them is one ForwardState per chunk of the stage. A stage
 /// without virtual stages is one chunk, and one rank's model has both ends. One control thread.
-/// B batch, S sequence, N = B*S tokens, D model.
+/// B batch, S sequence, N = B*S tokens, D model. Of activations [N, D] a rank holds its share of the tokens with sequence parallel.
 
 #include <memory>
 #include <vector>

@@ -6,7 +6,8 @@
 ///     backward_weight(ctx, pending, grads)              adds into the gradients' views of the flat buffer
 ///
 /// Shapes: B batch, S sequence, D model, H heads, K KV heads, E head dim, F ffn, V vocabulary, N = B*S tokens.
-/// Activations are contiguous; tokens are flattened to [N, D] where an operation does not need S.
+/// Activations are contiguous; tokens are flattened to [N, D] where an operation does not need S. With sequence parallel the
+/// residual stream is this rank's M = N / tp tokens: [M, D]. Operations that only see the stream call what they see N.
 
 #include <ATen/core/Tensor.h>
 
@@ -33,10 +34,15 @@ struct OpContext
     Communicator* tp = nullptr;  ///< tensor-parallel group, never null; a one-rank communicator where tp = 1
     std::int64_t batch = 0;      ///< B
     std::int64_t seq_len = 0;    ///< S
+    bool cuts_tokens = false;    ///< sequence parallel: the residual stream is cut over tp, which divides N
     DropoutRates dropout;
     std::uint64_t seed = 0;      ///< of the run, keys random numbers
     std::int64_t step = 0;       ///< optimizer step, keys random numbers
     std::int64_t first_sample = 0; ///< global index of the batch's first sequence, keys random numbers
+
+    std::int64_t tokens() const { return batch * seq_len; }                                ///< N
+    std::int64_t stream_tokens() const { return cuts_tokens ? tokens() / tp->size() : tokens(); }  ///< M
+    std::int64_t first_token() const { return cuts_tokens ? tp->rank() * stream_tokens() : 0; }    ///< of the M
 };
 
 /// Which rows of a table over the vocabulary this rank holds; tensors hold real rows only, padding is narrowed away.

@@ -1,5 +1,7 @@
 #include "nn/train_step.hpp"
 
+#include <ATen/ops/empty.h>
+
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -8,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "engine/recorder.hpp"
+#include "nn/cpu_allocator.hpp"
 #include "nn/ops/tensor_view.hpp"
 #include "plan/step_program.hpp"
 
@@ -132,12 +135,11 @@ class StageRun
     using MessageKey = std::pair<ActionKind, Place>;
 
     const StageChunk& chunk_of(const Action& action) const { return model_.chunks()[static_cast<std::size_t>(action.chunk)]; }
-    std::int64_t num_tokens() const { return ctx_.batch * ctx_.seq_len; }
     std::int64_t stage() const { return groups_.pp->rank(); }
 
     at::Tensor receive(Received what, const Action& action)
     {
-        at::Tensor received_ND = model_.make_received(what, num_tokens(), action.chunk);
+        at::Tensor received_ND = model_.make_received(what, ctx_.stream_tokens(), action.chunk);
         const OpScope scope(PlanOp::pipeline);
         groups_.pp->recv(buffer_view(received_ND), message_of(schedule_, stage(), action).from, *ctx_.stream).wait(*ctx_.stream);
         clock_.lap(times_.pipeline);
@@ -258,6 +260,7 @@ TrainStep::TrainStep(Model& model, ShardedParams& params, RankGroups& groups, St
              UnitOrder(params.flat(), params.layout(), uses_of_step(params.flat(), pipeline_, groups.pp->rank())), stream_)
 {
     validate_lr_schedule(settings_.schedule);
+    EXPECT(token_faults(params.layout(), settings_.seq_len).empty());
 }
 
 LossSums TrainStep::accumulate_gradients(std::int64_t step, std::int64_t consumed, StepTimes& times)
@@ -268,6 +271,7 @@ LossSums TrainStep::accumulate_gradients(std::int64_t step, std::int64_t consume
     ctx.tp = groups_.tp.get();
     ctx.batch = settings_.micro_batch;
     ctx.seq_len = settings_.seq_len;
+    ctx.cuts_tokens = params_.layout().cuts_tokens(ctx.tokens());
     ctx.dropout = settings_.dropout;
     ctx.seed = settings_.seed;
     ctx.step = step;
@@ -289,15 +293,20 @@ double TrainStep::reduce_gradients()
 {
     const OpScope scope(PlanOp::reduce);
     set_recorded_phase(StepPhase::reduce, -1);
+    std::vector<BufferView> mine;
+    for (std::int64_t u = 0; u < params_.num_units(); ++u) { mine.push_back(buffer_view(params_.owned(FlatState::grads, u))); }
+    {
+        const at::Tensor room = at::empty({reducer_.room_elements()}, at::TensorOptions().dtype(params_.dtype()));
+        name_tensor(room, "partial sums", MemoryUse::communication);
+        reducer_.finish(mine, buffer_view(room), stream_);
+    }
     double squares = 0;
     for (std::int64_t u = 0; u < params_.num_units(); ++u)
     {
-        const BufferView mine = buffer_view(params_.owned(FlatState::grads, u));
-        reducer_.finish(u, mine, stream_);
         const std::int64_t first = reducer_.owned(u).begin;
         for (const UnitRange& range : reducer_.norm_ranges(u))
         {
-            squares += sum_of_squares(mine.slice(range.begin - first, range.end - range.begin));
+            squares += sum_of_squares(mine[static_cast<std::size_t>(u)].slice(range.begin - first, range.end - range.begin));
         }
     }
     return squares;

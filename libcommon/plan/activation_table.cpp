@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <initializer_list>
 
 #include "base/error.hpp"
 #include "layout/precision.hpp"
@@ -50,21 +51,35 @@ struct ActivationTable::Adder
         tensors.push_back(tensor);
     }
 
-    void norm(const ModelSpec& model, std::int64_t tokens) const
+    /// A tensor of the residual stream.
+    void stream(const char* name, const LocalShapes& s, TensorRole role) const
     {
-        const std::int64_t dim = model.hidden, rows = num_sum_blocks(tokens);
-        add_wide("rstd", tokens, TensorRole::saved);
-        if (model.norm == NormKind::layer_norm) { add_wide("mean", tokens, TensorRole::saved); }
-        add("y", tokens * dim, TensorRole::saved);
+        add(name, s.stream_tokens * s.hidden, role, s.cuts_tokens() ? DividedBy::tp : DividedBy::nothing);
+    }
+
+    void norm(const ModelSpec& model, const LocalShapes& s) const
+    {
+        const std::int64_t dim = model.hidden, rows = num_sum_blocks(s.stream_tokens);
+        const DividedBy divided = s.cuts_tokens() ? DividedBy::tp : DividedBy::nothing;
+        add_wide("rstd", s.stream_tokens, TensorRole::saved, divided);
+        if (model.norm == NormKind::layer_norm) { add_wide("mean", s.stream_tokens, TensorRole::saved, divided); }
+        stream("y", s, TensorRole::saved);
         add_wide("dweight_parts", rows * dim, TensorRole::temporary);
         if (model.norm_bias) { add_wide("dbias_parts", rows * dim, TensorRole::temporary); }
         add_wide("dweight", dim, TensorRole::pending);
         if (model.norm_bias) { add_wide("dbias", dim, TensorRole::pending); }
     }
 
+    /// What ranks exchange where the stream is cut by tokens.
+    void all_tokens(const LocalShapes& s, std::initializer_list<const char*> names) const
+    {
+        if (!s.cuts_tokens()) { return; }
+        for (const char* name : names) { add(name, s.tokens * s.hidden, TensorRole::temporary); }
+    }
+
     void attention(const ModelSpec& model, const LocalShapes& s) const
     {
-        const std::int64_t n = s.tokens, rows = num_sum_blocks(n), kv_columns = s.kv_heads * s.head_dim;
+        const std::int64_t n = s.tokens, m = s.stream_tokens, rows = num_sum_blocks(n), kv_columns = s.kv_heads * s.head_dim;
         add("qkv", n * s.qkv_columns(), TensorRole::saved, DividedBy::tp);
         if (keeps_master(dtype))
         {
@@ -79,7 +94,7 @@ struct ActivationTable::Adder
         product("o_product", n, s.attention_columns(), s.hidden);
         add("out", n * s.attention_columns(), TensorRole::saved, DividedBy::tp);
         add_wide("lse", n * s.heads, TensorRole::saved, DividedBy::tp);
-        add("y", n * s.hidden, TensorRole::saved);
+        stream("y", s, TensorRole::saved);
         add("dqkv", n * s.qkv_columns(), TensorRole::pending, DividedBy::tp);
         add_wide("dout", n * s.attention_columns(), TensorRole::temporary, DividedBy::tp);
         add_wide("dq", n * s.attention_columns(), TensorRole::temporary, DividedBy::tp);
@@ -92,10 +107,11 @@ struct ActivationTable::Adder
             add_wide("dk_norm_parts", rows * s.head_dim, TensorRole::temporary);
             add_wide("dk_norm", s.head_dim, TensorRole::pending);
         }
-        add("dx", n * s.hidden, TensorRole::output);
-        if (s.hidden_dropout) { add("dbranch", n * s.hidden, TensorRole::pending); }
-        if (model.o_bias) { add_wide("do_bias_parts", rows * s.hidden, TensorRole::temporary); }
+        stream("dx", s, TensorRole::output);
+        if (s.hidden_dropout) { stream("dbranch", s, TensorRole::pending); }
+        if (model.o_bias) { add_wide("do_bias_parts", num_sum_blocks(m) * s.hidden, TensorRole::temporary); }
         if (model.qkv_bias) { add_wide("dqkv_bias_parts", rows * s.qkv_columns(), TensorRole::temporary, DividedBy::tp); }
+        all_tokens(s, {"all_x", "all_dy", "partial"});
     }
 
     void mlp(const ModelSpec& model, const LocalShapes& s) const
@@ -105,15 +121,16 @@ struct ActivationTable::Adder
         product("in_product", n, s.hidden, s.pre_columns);
         product("down_product", n, s.ffn, s.hidden);
         add("act", n * s.ffn, TensorRole::temporary, DividedBy::tp);
-        add("y", n * s.hidden, TensorRole::saved);
+        stream("y", s, TensorRole::saved);
         add("dact", n * s.ffn, TensorRole::pending, DividedBy::tp);
-        add("dx", n * s.hidden, TensorRole::output);
-        if (s.hidden_dropout) { add("dbranch", n * s.hidden, TensorRole::pending); }
+        stream("dx", s, TensorRole::output);
+        if (s.hidden_dropout) { stream("dbranch", s, TensorRole::pending); }
         if (model.mlp_bias)
         {
-            add_wide("ddown_bias_parts", rows * s.hidden, TensorRole::temporary);
+            add_wide("ddown_bias_parts", num_sum_blocks(s.stream_tokens) * s.hidden, TensorRole::temporary);
             add_wide("din_bias_parts", rows * s.pre_columns, TensorRole::temporary, DividedBy::tp);
         }
+        all_tokens(s, {"all_x", "all_dy", "partial"});
     }
 };
 
@@ -126,6 +143,7 @@ LocalShapes make_local_shapes(const ModelSpec& model, const ParallelLayout& layo
     s.batch = batch;
     s.seq_len = policies.seq_len;
     s.tokens = batch * policies.seq_len;
+    s.stream_tokens = layout.cuts_tokens(s.tokens) ? s.tokens / layout.tp : s.tokens;
     s.hidden = model.hidden;
     s.heads = model.heads / layout.tp;
     s.kv_heads = std::max<std::int64_t>(1, model.kv_heads / layout.tp);
@@ -148,22 +166,24 @@ LocalShapes make_local_shapes(const ModelSpec& model, const ParallelLayout& layo
 ActivationTable::ActivationTable(const ModelSpec& model, const LocalShapes& shapes, Dtype dtype) : shapes_(shapes)
 {
     const auto of = [&](PlanOp op, MemoryUse kept) { return Adder{tensors_, dtype, op, kept}; };
-    const std::int64_t stream = shapes.tokens * shapes.hidden;
-    of(PlanOp::embedding, MemoryUse::loss).add("y", stream, TensorRole::saved);
-    of(PlanOp::input_norm, MemoryUse::activations).norm(model, shapes.tokens);
+    const Adder embedding = of(PlanOp::embedding, MemoryUse::loss);
+    embedding.stream("y", shapes, TensorRole::saved);
+    embedding.all_tokens(shapes, {"all_dy", "partial"});
+    of(PlanOp::input_norm, MemoryUse::activations).norm(model, shapes);
     of(PlanOp::attention, MemoryUse::activations).attention(model, shapes);
-    of(PlanOp::mlp_norm, MemoryUse::activations).norm(model, shapes.tokens);
+    of(PlanOp::mlp_norm, MemoryUse::activations).norm(model, shapes);
     of(PlanOp::mlp, MemoryUse::activations).mlp(model, shapes);
-    of(PlanOp::final_norm, MemoryUse::loss).norm(model, shapes.tokens);
+    of(PlanOp::final_norm, MemoryUse::loss).norm(model, shapes);
     // The logits outlive no operation, but are a row of the memory table.
     const Adder head = of(PlanOp::head_loss, MemoryUse::loss);
     head.add_wide("logits", shapes.chunk_rows * logits_row_elements(shapes.vocab, shapes.sum_bytes), TensorRole::temporary,
                   DividedBy::tp);
     tensors_.back().category = MemoryUse::loss;
     head.product("product", shapes.chunk_rows, shapes.hidden, shapes.vocab);
+    head.all_tokens(shapes, {"all_x"});
     const Adder messages = of(PlanOp::pipeline, MemoryUse::communication);
-    messages.add("x", stream, TensorRole::saved);
-    messages.add("dy", stream, TensorRole::saved);
+    messages.stream("x", shapes, TensorRole::saved);
+    messages.stream("dy", shapes, TensorRole::saved);
 }
 
 const PlannedTensor* ActivationTable::find(PlanOp op, const char* name) const

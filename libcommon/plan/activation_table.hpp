@@ -2,34 +2,40 @@
 /// Every tensor that the operations of one rank make for a micro-batch, with its size: the list that nn/ops obeys and the
 /// step program adds up.
 ///
-/// Legend: B sequences of a micro-batch, S their length, N = B*S tokens, D model, E head dim, H heads, K KV heads, A = H*E,
+/// Legend: B sequences of a micro-batch, S their length, N = B*S tokens, M = N / tp of them with sequence parallel, else M = N, D model, E head dim, H heads, K KV heads, A = H*E,
 /// T = (H + 2K)*E, F ffn, G = F or 2F (SwiGLU), V vocabulary; H, K, F and V are this rank's share. R = num_sum_blocks(N) rows of
-/// partial sums. In the run's type; statistics, sums, lse and logits in sum_dtype() of it (layout/precision.hpp).
+/// partial sums, Q = num_sum_blocks(M). In the run's type; statistics, sums, lse and logits in sum_dtype() of it (layout/precision.hpp).
 ///
 ///     op          tensor        elements   kept
-///     embedding   y             N D        saved by the first layer's norm; not with a stage before
-///     *_norm      rstd, mean    N          saved; mean with LayerNorm only
-///     *_norm      y             N D        saved by what follows; the last one becomes its own gradient
-///     *_norm      dweight, dbias            D       pending; dweight_parts, dbias_parts: R D, temporary
+///     embedding   y             M D        saved by the first layer's norm; not with a stage before
+///     *_norm      rstd, mean    M          saved; mean with LayerNorm only
+///     *_norm      y             M D        saved by what follows; the last one becomes its own gradient
+///     *_norm      dweight, dbias            D       pending; dweight_parts, dbias_parts: Q D, temporary
 ///     attention   qkv           N T        saved
 ///     attention   out           N A        saved
 ///     attention   lse           N H        saved
-///     attention   y             N D        saved by mlp_norm: the sum of branch and residual is written over it
+///     attention   y             M D        saved by mlp_norm: the sum of branch and residual is written over it
 ///     attention   qk            N (H+K)E   temporary, with qk-norm only
 ///     attention   dout, dq, dk, dv         N A, N A, N K E, N K E   temporary
 ///     attention   dqkv          N T        pending
-///     attention   dx            N D        output of backward
-///     attention, mlp  dbranch   N D        pending, with hidden dropout only: the gradient behind the mask
+///     attention   dx            M D        output of backward
+///     attention, mlp  dbranch   M D        pending, with hidden dropout only: the gradient behind the mask
 ///     mlp         pre           N G        saved
 ///     mlp         act           N F        temporary
-///     mlp         y             N D        saved by the next layer's norm, or sent
+///     mlp         y             M D        saved by the next layer's norm, or sent
 ///     mlp         dact          N F        pending
-///     mlp         dx            N D        output of backward
-///     attention, mlp  d*_bias_parts  R columns  temporary, where the model has that bias
+///     mlp         dx            M D        output of backward
+///     attention, mlp  d*_bias_parts  R columns  temporary, where the model has that bias; of o and down Q columns
 ///     head_loss   logits        chunk x V  temporary: one chunk, rows on cache lines
 ///     all with a weight: *_product, product           temporary, in a bf16 run only: product_scratch_elements() in fp32
 ///     attention   qkv_wide, out_wide       N T, N A   temporary, in a bf16 run only: what the attention kernel reads and writes, fp32
-///     pipeline    x, dy         N D        received; dx and y are sent from where they were made
+///     pipeline    x, dy         M D        received; dx and y are sent from where they were made
+///
+/// Only with sequence parallel, none kept from forward to backward:
+///     attention, mlp, head_loss   all_x    N D   temporary: all tokens of what M of are kept, in forward and for the weights' gradient
+///     attention, mlp, embedding   all_dy   N D   temporary: gathered for dx and still there for the weights' gradient; in a backward of two
+///                                               halves gathered for each
+///     attention, mlp, embedding   partial  N D   temporary: this rank's part of y or dx, before the ranks' are summed
 
 #include <cstdint>
 #include <vector>
@@ -85,6 +91,7 @@ struct PlannedTensor
 struct LocalShapes
 {
     std::int64_t batch = 0, seq_len = 0, tokens = 0, hidden = 0;
+    std::int64_t stream_tokens = 0;              ///< M
     std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
     std::int64_t ffn = 0, pre_columns = 0;       ///< F, G
     std::int64_t vocab = 0;                      ///< real rows of the vocabulary on this rank
@@ -95,6 +102,7 @@ struct LocalShapes
     std::int64_t threads = 1;
     std::int64_t tp = 1;
     bool hidden_dropout = false;
+    bool cuts_tokens() const { return stream_tokens < tokens; }
     std::int64_t attention_columns() const { return heads * head_dim; }
     std::int64_t qkv_columns() const { return (heads + 2 * kv_heads) * head_dim; }
 };

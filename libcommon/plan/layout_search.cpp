@@ -10,7 +10,7 @@ namespace plimsoll
 namespace
 {
 
-enum Change { mesh = 1, zero = 2, micro_batch = 4 };
+enum Change { mesh = 1, zero = 2, micro_batch = 4, sequence_parallel = 8 };
 
 int changes_of(const ParallelLayout& from, const ParallelLayout& to)
 {
@@ -18,10 +18,14 @@ int changes_of(const ParallelLayout& from, const ParallelLayout& to)
     if (from.dp != to.dp || from.tp != to.tp || from.pp != to.pp) { kinds |= mesh; }
     if (from.zero_stage != to.zero_stage) { kinds |= zero; }
     if (from.micro_batch != to.micro_batch) { kinds |= micro_batch; }
+    if (from.sequence_parallel != to.sequence_parallel) { kinds |= sequence_parallel; }
     return kinds;
 }
 
-int count_changes(int kinds) { return (kinds & mesh ? 1 : 0) + (kinds & zero ? 1 : 0) + (kinds & micro_batch ? 1 : 0); }
+int count_changes(int kinds)
+{
+    return (kinds & mesh ? 1 : 0) + (kinds & zero ? 1 : 0) + (kinds & micro_batch ? 1 : 0) + (kinds & sequence_parallel ? 1 : 0);
+}
 
 std::string options_of(const ParallelLayout& from, const ParallelLayout& to)
 {
@@ -36,6 +40,7 @@ std::string options_of(const ParallelLayout& from, const ParallelLayout& to)
     add("--dp", from.dp, to.dp);
     add("--zero", from.zero_stage, to.zero_stage);
     add("--micro-batch", from.micro_batch, to.micro_batch);
+    if (!from.sequence_parallel && to.sequence_parallel) { text += fmt::format("{}--sequence-parallel", text.empty() ? "" : " "); }
     return text;
 }
 
@@ -71,7 +76,11 @@ void for_each_layout(const MemoryPlan& plan, const Visit& visit)
                     layout.zero_stage = stage;
                     // Shards of one rank are the whole: no other layout.
                     if (layout.dp == 1 && stage != plan.layout.zero_stage) { continue; }
-                    if (validate(layout, plan.model, layout.world()).empty()) { visit(layout); }
+                    if (!validate(layout, plan.model, layout.world()).empty()) { continue; }
+                    if (token_faults(layout, plan.policies.seq_len).empty()) { visit(layout); }
+                    if (layout.sequence_parallel || tp == 1) { continue; }
+                    layout.sequence_parallel = true;
+                    if (token_faults(layout, plan.policies.seq_len).empty()) { visit(layout); }
                 }
             }
         }

@@ -238,6 +238,7 @@ nlohmann::ordered_json layout_json(const ParallelLayout& layout)
     out["dp"] = layout.dp;
     out["tp"] = layout.tp;
     out["pp"] = layout.pp;
+    out["sequence_parallel"] = layout.sequence_parallel && layout.tp > 1;
     out["schedule"] = pipeline_kind_name(layout.schedule);
     out["virtual_stages"] = layout.virtual_stages;
     out["zero"] = layout.zero_stage;

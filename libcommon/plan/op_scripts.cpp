@@ -21,12 +21,15 @@ class Writer
 
     void embedding_forward()
     {
-        alloc(PlanOp::embedding, "y");
-        compute(PlanOp::embedding, "look up", 0, 2 * bytes(PlanOp::embedding, "y"));
-        sum_over_tp(PlanOp::embedding, "y");
+        summed_over_tp(PlanOp::embedding, "y", [&] { compute(PlanOp::embedding, "look up", 0, 2 * all_tokens_bytes()); });
     }
 
-    void embedding_backward() { compute(PlanOp::embedding, "add rows", 0, 3 * stream_bytes()); }
+    void embedding_backward()
+    {
+        gather_tokens(PlanOp::embedding, "all_dy");
+        compute(PlanOp::embedding, "add rows", 0, 3 * all_tokens_bytes());
+        free_if(PlanOp::embedding, "all_dy");
+    }
 
     void norm_forward(PlanOp op)
     {
@@ -40,8 +43,10 @@ class Writer
     {
         const PlanOp op = PlanOp::attention;
         const bool wide = table_.find(op, "qkv_wide") != nullptr;
+        gather_tokens(op, "all_x");
         alloc(op, "qkv");
         passing_if(op, "qkv_product");
+        free_if(op, "all_x");
         alloc_if(op, "qk");
         alloc_if(op, "qkv_wide");
         alloc(op, wide ? "out_wide" : "out");
@@ -54,24 +59,30 @@ class Writer
             free(op, "qkv_wide");
         }
         free_if(op, "qk");
-        alloc(op, "y");
-        passing_if(op, "o_product");
-        compute(op, "forward", product(shapes_.hidden, shapes_.qkv_columns()) + 2 * scores() + out_product(),
-                2 * stream_bytes() + 2 * bytes(op, "qkv") + 2 * bytes(op, "out") + attention_weight_bytes());
-        sum_over_tp(op, "y");
+        summed_over_tp(op, "y",
+                       [&]
+                       {
+                           passing_if(op, "o_product");
+                           compute(op, "forward", product(shapes_.hidden, shapes_.qkv_columns()) + 2 * scores() + out_product(),
+                                   2 * all_tokens_bytes() + 2 * bytes(op, "qkv") + 2 * bytes(op, "out") + attention_weight_bytes());
+                       });
     }
 
     void mlp_forward()
     {
         const PlanOp op = PlanOp::mlp;
+        gather_tokens(op, "all_x");
         alloc(op, "pre");
         passing_if(op, "in_product");
+        free_if(op, "all_x");
         alloc(op, "act");
-        alloc(op, "y");
-        passing_if(op, "down_product");
-        compute(op, "forward", mlp_product(),
-                2 * stream_bytes() + 2 * bytes(op, "pre") + 2 * bytes(op, "act") + mlp_weight_bytes());
-        sum_over_tp(op, "y");
+        summed_over_tp(op, "y",
+                       [&]
+                       {
+                           passing_if(op, "down_product");
+                           compute(op, "forward", mlp_product(),
+                                   2 * all_tokens_bytes() + 2 * bytes(op, "pre") + 2 * bytes(op, "act") + mlp_weight_bytes());
+                       });
         free(op, "act");
     }
 
@@ -106,13 +117,16 @@ class Writer
     {
         const PlanOp op = PlanOp::mlp;
         branch_gradient(op);
+        gather_tokens(op, "all_dy");
         alloc(op, "dact");
         passing_if(op, "down_product");
-        alloc(op, "dx");
-        passing_if(op, "in_product");
-        compute(op, "backward input", mlp_product(),
-                2 * stream_bytes() + 3 * bytes(op, "pre") + 3 * bytes(op, "dact") + mlp_weight_bytes());
-        sum_over_tp(op, "dx");
+        summed_over_tp(op, "dx",
+                       [&]
+                       {
+                           passing_if(op, "in_product");
+                           compute(op, "backward input", mlp_product(),
+                                   2 * all_tokens_bytes() + 3 * bytes(op, "pre") + 3 * bytes(op, "dact") + mlp_weight_bytes());
+                       });
     }
 
     enum class Gradient { stays, ends };
@@ -121,12 +135,17 @@ class Writer
     void mlp_backward_weight(Gradient incoming)
     {
         const PlanOp op = PlanOp::mlp;
+        // Directly behind backward_input, what that gathered is still there.
+        if (incoming == Gradient::ends) { gather_tokens(op, "all_dy"); }
         passing_if(op, "down_product");
+        free_if(op, "all_dy");
         passing_if(op, "ddown_bias_parts");
+        gather_tokens(op, "all_x");
         passing_if(op, "in_product");
+        free_if(op, "all_x");
         passing_if(op, "din_bias_parts");
         compute(op, "backward weight", mlp_product(),
-                2 * stream_bytes() + bytes(op, "pre") + bytes(op, "dact") + 2 * mlp_weight_bytes());
+                2 * all_tokens_bytes() + bytes(op, "pre") + bytes(op, "dact") + 2 * mlp_weight_bytes());
         free_if(op, "dbranch");
         // The activation's output lies where the pre-activation was (GELU) or where its gradient was (SwiGLU).
         const bool gated = model_.activation == Activation::swiglu;
@@ -141,6 +160,7 @@ class Writer
         const PlanOp op = PlanOp::attention;
         branch_gradient(op);
         alloc(op, "dqkv");
+        gather_tokens(op, "all_dy");
         alloc(op, "dout");
         passing_if(op, "o_product");
         alloc_if(op, "qk");
@@ -154,11 +174,14 @@ class Writer
         free_if(op, "qk");
         free(op, "dout");
         for (const char* name : {"dq_norm", "dk_norm"}) { head_norm_backward(name); }
-        alloc(op, "dx");
-        passing_if(op, "qkv_product");
-        compute(op, "backward input", product(shapes_.hidden, shapes_.qkv_columns()) + 5 * scores() + out_product(),
-                2 * stream_bytes() + 4 * bytes(op, "qkv") + 3 * bytes(op, "out") + attention_weight_bytes());
-        sum_over_tp(op, "dx");
+        summed_over_tp(op, "dx",
+                       [&]
+                       {
+                           passing_if(op, "qkv_product");
+                           compute(op, "backward input",
+                                   product(shapes_.hidden, shapes_.qkv_columns()) + 5 * scores() + out_product(),
+                                   2 * all_tokens_bytes() + 4 * bytes(op, "qkv") + 3 * bytes(op, "out") + attention_weight_bytes());
+                       });
         free(op, "lse");
         free(op, "qkv");
     }
@@ -166,12 +189,17 @@ class Writer
     void attention_backward_weight(Gradient incoming)
     {
         const PlanOp op = PlanOp::attention;
+        // Directly behind backward_input, what that gathered is still there.
+        if (incoming == Gradient::ends) { gather_tokens(op, "all_dy"); }
         passing_if(op, "o_product");
+        free_if(op, "all_dy");
         passing_if(op, "do_bias_parts");
+        gather_tokens(op, "all_x");
         passing_if(op, "qkv_product");
+        free_if(op, "all_x");
         passing_if(op, "dqkv_bias_parts");
         compute(op, "backward weight", product(shapes_.hidden, shapes_.qkv_columns()) + out_product(),
-                2 * stream_bytes() + bytes(op, "qkv") + bytes(op, "out") + 2 * attention_weight_bytes());
+                2 * all_tokens_bytes() + bytes(op, "qkv") + bytes(op, "out") + 2 * attention_weight_bytes());
         free_if(op, "dk_norm");
         free_if(op, "dq_norm");
         if (incoming == Gradient::ends) { free(PlanOp::mlp, "dx"); }
@@ -198,9 +226,11 @@ class Writer
     void block_backward_input()
     {
         mlp_backward_input();
+        free_if(PlanOp::mlp, "all_dy");
         norm_backward_input(PlanOp::mlp_norm, PlanOp::attention);
         if (shapes_.hidden_dropout) { free(PlanOp::mlp, "dx"); }
         attention_backward_input();
+        free_if(PlanOp::attention, "all_dy");
         norm_backward_input(PlanOp::input_norm, PlanOp::mlp, block_input_layer);
         if (shapes_.hidden_dropout) { free(PlanOp::attention, "dx"); }
     }
@@ -238,6 +268,7 @@ class Writer
     void loss(bool train)
     {
         const PlanOp op = PlanOp::head_loss;
+        gather_tokens(op, "all_x");
         alloc(op, "logits");
         for (std::int64_t first = 0; first < shapes_.tokens; first += shapes_.chunk_rows)
         {
@@ -253,9 +284,11 @@ class Writer
             loss_product(rows);
             loss_product(rows);
             compute(op, "gradients", 2 * flops, 3 * chunk_bytes + 3 * logits_bytes + 3 * weight_bytes);
-            collective(op, "dx", CollectiveKind::all_reduce, chunk_bytes);
+            if (!shapes_.cuts_tokens()) { collective(op, "dx", CollectiveKind::all_reduce, chunk_bytes); }
         }
+        if (train && shapes_.cuts_tokens()) { collective(op, "dx", CollectiveKind::reduce_scatter, all_tokens_bytes()); }
         free(op, "logits");
+        free_if(op, "all_x");
     }
 
     void free(PlanOp op, const char* name, std::int64_t layer = -1) { tensor(EventKind::free, table_.at(op, name), layer); }
@@ -356,10 +389,33 @@ class Writer
         script_.push_back(event);
     }
 
-    void sum_over_tp(PlanOp op, const char* name) { collective(op, name, CollectiveKind::all_reduce, bytes(op, name)); }
+    /// As gather_tokens() of nn/ops/token_shards.
+    void gather_tokens(PlanOp op, const char* name)
+    {
+        if (!shapes_.cuts_tokens()) { return; }
+        alloc(op, name);
+        collective(op, name, CollectiveKind::all_gather, bytes(op, name));
+    }
+
+    /// Makes a tensor of the stream from each rank's part, which `make` computes; as sum_to_stream().
+    template<class Make>
+    void summed_over_tp(PlanOp op, const char* name, const Make& make)
+    {
+        alloc(op, shapes_.cuts_tokens() ? "partial" : name);
+        make();
+        if (!shapes_.cuts_tokens())
+        {
+            collective(op, name, CollectiveKind::all_reduce, bytes(op, name));
+            return;
+        }
+        alloc(op, name);
+        collective(op, name, CollectiveKind::reduce_scatter, bytes(op, "partial"));
+        free(op, "partial");
+    }
 
     std::int64_t bytes(PlanOp op, const char* name) const { return table_.at(op, name).bytes(); }
-    std::int64_t stream_bytes() const { return shapes_.tokens * shapes_.hidden * shapes_.element_bytes; }
+    std::int64_t stream_bytes() const { return shapes_.stream_tokens * shapes_.hidden * shapes_.element_bytes; }
+    std::int64_t all_tokens_bytes() const { return shapes_.tokens * shapes_.hidden * shapes_.element_bytes; }
 
     double product(std::int64_t inputs, std::int64_t outputs) const
     {

@@ -27,6 +27,7 @@ ParallelLayout parallel_layout(const RunConfig& config, std::int64_t world)
     layout.bucket_bytes = config.layout.bucket;
     layout.resident_bytes = config.layout.resident;
     layout.prefetch = config.layout.prefetch ? Prefetch::on : Prefetch::off;
+    layout.sequence_parallel = config.layout.sequence_parallel;
     layout.micro_batch = config.layout.micro_batch;
     layout.global_batch = config.layout.global_batch;
     layout.schedule = parse_pipeline_kind(config.layout.schedule);
@@ -93,6 +94,7 @@ std::string layout_faults(const ParallelLayout& layout, const ModelSpec& model, 
     {
         faults.push_back(fmt::format("data.seq-len {} is longer than the model's {} positions", seq_len, model.max_positions));
     }
+    for (std::string& fault : token_faults(layout, seq_len)) { faults.push_back(std::move(fault)); }
     return fmt::format("{}", fmt::join(faults, "; "));
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "layout/partial_sums.hpp"
 #include "layout/precision.hpp"
 #include "layout/send_order.hpp"
 #include "plan/op_scripts.hpp"
@@ -79,7 +80,7 @@ class StepExpander::Impl
     void reduce_and_update(const FlatLayout& flat)
     {
         phase_ = StepPhase::reduce;
-        for (const FlatUnit& unit : flat.units) { finish_unit(unit, sum_bytes(flat.element_bytes)); }
+        finish_units(flat);
         collective(PlanOp::reduce, "agreement", CollectiveKind::all_reduce, GroupKind::world, inputs_.layout.world(),
                    num_agreed_values * 8);
         phase_ = StepPhase::update;
@@ -444,45 +445,43 @@ class StepExpander::Impl
         chunk_ = now.second;
     }
 
-    /// As GradientReducer::finish(). `element_bytes` of a gradient.
-    void finish_unit(const FlatUnit& unit, std::int64_t element_bytes)
+    /// As GradientReducer::finish() and the norm behind it.
+    void finish_units(const FlatLayout& flat)
     {
         const ParallelLayout& layout = inputs_.layout;
-        const bool sharded = is_sharded(layout, StateKind::optimizer);
-        const std::int64_t elements = sharded ? unit.shard_elements : unit.num_elements;
-        const std::int64_t first = sharded ? shard_index(layout, inputs_.coordinate) * elements : 0;
-        const std::int64_t mine = elements * element_bytes;
-        collective(PlanOp::reduce, "gradients", CollectiveKind::all_reduce, GroupKind::replicas, layout.replicas(), mine);
-        std::int64_t begin = 0, end = 0, ranks = 1;
-        const auto flush = [&]
+        const std::int64_t gradient_bytes = sum_bytes(flat.element_bytes);
+        const auto mine = [&](const FlatUnit& unit)
+        { return (is_sharded(layout, StateKind::optimizer) ? unit.shard_elements : unit.num_elements) * gradient_bytes; };
+        const std::vector<PartialSum> sums = partial_sums(flat, layout, inputs_.coordinate);
+        StepEvent room;
+        room.kind = EventKind::alloc;
+        room.op = PlanOp::reduce;
+        room.category = MemoryUse::communication;
+        room.name = "partial sums";
+        room.bytes = partial_sum_room(sums) * gradient_bytes;
+        if (room.bytes > 0) { emit(room); }
+        for (const FlatUnit& unit : flat.units)
         {
-            const GroupKind group = ranks == layout.tp ? GroupKind::tp : GroupKind::kv;
-            const std::int64_t here = std::min(end, first + elements) - std::max(begin, first);
-            if (here > 0)
-            {
-                collective(PlanOp::reduce, "partial gradients", CollectiveKind::all_reduce, group, ranks, here * element_bytes);
-            }
-            ranks = 1;
-        };
-        for (const FlatTensor& tensor : unit.tensors)
-        {
-            const std::int64_t sharers = partial_gradient_ranks(tensor.spec.shard, layout.tp);
-            if (sharers == 1) { continue; }
-            if (sharers != ranks || tensor.offset != end)
-            {
-                flush();
-                begin = tensor.offset;
-                ranks = sharers;
-            }
-            end = tensor.offset + tensor.num_elements();
+            collective(PlanOp::reduce, "gradients", CollectiveKind::all_reduce, GroupKind::replicas, layout.replicas(), mine(unit));
         }
-        flush();
-        if (unit.kind == UnitKind::tied_embedding)
+        for (const PartialSum& sum : sums)
         {
+            const GroupKind group = sum.ranks == layout.tp ? GroupKind::tp : GroupKind::kv;
+            collective(PlanOp::reduce, "partial gradients", CollectiveKind::all_reduce, group, sum.ranks,
+                       sum.num_elements() * gradient_bytes);
+        }
+        for (const FlatUnit& unit : flat.units)
+        {
+            if (unit.kind != UnitKind::tied_embedding) { continue; }
             collective(PlanOp::reduce, "tied gradients", CollectiveKind::all_reduce, GroupKind::embedding,
-                       ends_are_apart(layout) ? 2 : 1, mine);
+                       ends_are_apart(layout) ? 2 : 1, mine(unit));
         }
-        compute(PlanOp::reduce, "norm", 2.0 * static_cast<double>(mine / element_bytes), mine);
+        room.kind = EventKind::free;
+        if (room.bytes > 0) { emit(room); }
+        for (const FlatUnit& unit : flat.units)
+        {
+            compute(PlanOp::reduce, "norm", 2.0 * static_cast<double>(mine(unit) / gradient_bytes), mine(unit));
+        }
     }
 
     /// Returns the number of the gather that it starts, or -1.

@@ -44,6 +44,9 @@ std::string layout_text(const Json& layout, const std::string& path)
     for (const auto& degree : degrees)
     {
         text += fmt::format("{}{} {}", text.empty() ? "" : " ", degree.second, whole(layout, degree.first, path + ": layout"));
+        if (degree.first != degrees[1].first || !layout.contains("sequence_parallel")) { continue; }
+        const Json& cut = layout["sequence_parallel"];
+        if (cut.is_boolean() && cut.get<bool>()) { text += " (sequence parallel)"; }
     }
     return text;
 }

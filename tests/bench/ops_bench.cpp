@@ -286,7 +286,7 @@ void bench_sums(int repetitions)
         {
             EmbeddingPending pending;
             pending.ids_N = ids;
-            pending.dy_ND = drow;
+            pending.dy_MD = drow;
             embedding_backward_weight(make_context(), std::move(pending), grads);
         },
         [&] { grads.tokens_VD.add_(at::embedding_dense_backward(drow, ids, vocab, -1, false)); });

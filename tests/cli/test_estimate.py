@@ -170,8 +170,8 @@ def test_json_agrees_with_itself(run):
     assert done.rc == 0
     assert plan["schema"] == 1
     assert plan["parameters"] == 124439808
-    assert plan["layout"] == {"dp": 2, "tp": 1, "pp": 2, "schedule": "1f1b", "virtual_stages": 1, "zero": 0, "micro_batch": 4, "global_batch": 16,
-                              "accumulation": 2, "world": 4}
+    assert plan["layout"] == {"dp": 2, "tp": 1, "pp": 2, "sequence_parallel": False, "schedule": "1f1b", "virtual_stages": 1, "zero": 0, "micro_batch": 4,
+                              "global_batch": 16, "accumulation": 2, "world": 4}
     assert [rank["stage"] for rank in plan["ranks"]] == [0, 1]
     assert [rank["rank"] for rank in plan["ranks"]] == [0, 2]
     for rank in plan["ranks"]:

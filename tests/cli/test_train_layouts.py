@@ -27,6 +27,7 @@ def val_losses(root):
 
 @pytest.mark.parametrize("ranks, layout", [
     (2, ["--tp", "2"]), (2, ["--pp", "2"]), (2, ["--zero", "1"]), (2, ["--zero", "2"]), (4, ["--tp", "2", "--pp", "2"]),
+    (2, ["--tp", "2", "--sequence-parallel"]), (4, ["--tp", "4", "--layout.sequence-parallel"]),
     (4, ["--tp", "2", "--dp", "2", "--zero", "3", "--layout.resident", "0B", "--micro-batch", "1"]),
     (4, ["--zero", "3", "--layout.resident", "0B", "--layout.dp-shard", "2", "--micro-batch", "1"]),
 ])
@@ -69,6 +70,36 @@ def test_schedules_with_chunks_have_the_losses_of_one_rank_and_share_checkpoints
     assert f"(written as {written})" in done.stderr
     close(losses(root), losses(roots["one"]))
     close(val_losses(root), val_losses(roots["one"]))
+
+
+def test_sequence_parallel_validates_a_last_batch_that_cannot_be_cut(tools, run, make_run):
+    # 15 sequences of 31 tokens: the last batch is one sequence, which two ranks cannot share.
+    edits = {"seq-len = 32": "seq-len = 31", "tokens = 500": "tokens = 465"}
+    alone, cut = make_run("alone", replace=edits), make_run("cut", replace=edits)
+    assert train(run, alone).rc == 0
+    done = mpi(tools, 2, "train", "--config", cut / "run.ini", "--tp", "2", "--sequence-parallel", "--check-replicas-every", "8")
+    assert done.rc == 0, done.stderr
+    assert "layout tp 2 (sequence parallel)" in done.stderr
+    close(losses(cut), losses(alone))
+    assert val_losses(cut)
+    close(val_losses(cut), val_losses(alone))
+    assert json.loads((cut / "run" / "plan.json").read_text())["layout"]["sequence_parallel"] is True
+
+
+def test_sequence_parallel_that_cannot_cut_is_refused_and_without_ranks_it_says_so(run, make_run):
+    root = make_run(replace={"seq-len = 32": "seq-len = 31"})
+    refused = run("train", "--config", root / "run.ini", "--tp", "2", "--micro-batch", "1", "--sequence-parallel", "--dry-run")
+    assert refused.rc == 2
+    assert refused.message == ("plimsoll-train: sequence-parallel cannot cut micro-batch 1 x seq-len 31 = 31 tokens over tp 2 (it does not "
+                               "divide). nearest: micro-batch 2, or without sequence-parallel"), refused.stderr
+    alone = run("train", "--config", root / "run.ini", "--sequence-parallel", "--dry-run")
+    assert alone.rc == 0, alone.stderr
+    assert "sequence-parallel has no effect (tp is 1: there are no ranks to cut tokens over)" in alone.stderr
+    estimate = run("estimate", "--config", root / "run.ini", "--tp", "2")
+    assert re.search(r"^sequence parallel +[\d.]+   [+-]\d+ %", estimate.stdout, re.M), estimate.stdout
+    cut = run("estimate", "--config", root / "run.ini", "--tp", "2", "--sequence-parallel")
+    assert "dp 1 x tp 2 (sequence parallel) x pp 1" in cut.stdout
+    assert re.search(r"^no sequence parallel +[\d.]+   [+-]\d+ %", cut.stdout, re.M), cut.stdout
 
 
 def test_copies_are_compared_at_their_steps(tools, make_run, reference):
@@ -205,14 +236,15 @@ def test_a_run_that_does_not_fit_is_refused_before_it_starts(tools, make_run):
     message = [line for line in done.stderr.splitlines() if line.startswith("plimsoll-train: ")]
     assert len(message) == 1, done.stderr
     assert re.match(r"plimsoll-train: plan needs \d+\.\d KiB per rank \(limit 440\.0 KiB, memory-limit; \w+ [\d.]+, \w+ [\d.]+, "
-                    r"\w+ [\d.]+ KiB\)\. fits: --micro-batch 1 \(", message[0]), message[0]
+                    r"\w+ [\d.]+ KiB\)\. fits: .*--micro-batch 1 \(", message[0]), message[0]
     assert not (root / "run").exists()
     fits = mpi(tools, 2, "train", "--config", root / "run.ini", "--tp", "2", "--memory-limit", "440KiB", "--micro-batch", "1")
     assert fits.rc == 0, fits.stderr
 
 
 @pytest.mark.parametrize("ranks, layout", [(1, []), (2, ["--tp", "2"]), (2, ["--pp", "2"]), (2, ["--zero", "1"]),
-                                           (2, ["--zero", "3", "--layout.resident", "0B"])])
+                                           (2, ["--zero", "3", "--layout.resident", "0B"]),
+                                           (2, ["--tp", "2", "--sequence-parallel"])])
 def test_the_plan_is_never_below_what_was_measured(tools, make_run, ranks, layout):
     root = make_run()
     done = mpi(tools, ranks, "train", "--config", root / "run.ini", *layout, "--json")

@@ -42,6 +42,7 @@ void set(LayoutRow& row, const std::string& key, const std::string& value)
     else if (key == "tp") { row.layout.tp = number(); }
     else if (key == "pp") { row.layout.pp = number(); }
     else if (key == "zero") { row.layout.zero_stage = static_cast<int>(number()); }
+    else if (key == "sequence-parallel") { row.layout.sequence_parallel = true; }
     else if (key == "dp-shard") { row.layout.dp_shard = number(); }
     else if (key == "schedule") { row.layout.schedule = parse_pipeline_kind(value); }
     else if (key == "virtual-stages") { row.layout.virtual_stages = number(); }

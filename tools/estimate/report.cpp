@@ -53,8 +53,9 @@ class Table
     void title()
     {
         const ParallelLayout& layout = plan_.layout;
-        text_ += fmt::format("{} ({} parameters)   dp {} x tp {} x pp {} = {} {}   zero {}   {}\n", plan_.model.name,
-                             format_count(static_cast<double>(num_parameters(plan_.model))), layout.dp, layout.tp, layout.pp,
+        const char* cut = layout.sequence_parallel && layout.tp > 1 ? " (sequence parallel)" : "";
+        text_ += fmt::format("{} ({} parameters)   dp {} x tp {}{} x pp {} = {} {}   zero {}   {}\n", plan_.model.name,
+                             format_count(static_cast<double>(num_parameters(plan_.model))), layout.dp, layout.tp, cut, layout.pp,
                              layout.world(), layout.world() == 1 ? "rank" : "ranks", layout.zero_stage, precision_);
         text_ += fmt::format("micro-batch {} x {} tokens, {} accumulated   {} {} per rank\n\n", layout.micro_batch,
                              plan_.policies.seq_len, layout.accumulation(), plan_.policies.threads,
@@ -233,7 +234,7 @@ std::vector<Knob> turn_knobs(const MemoryPlan& plan)
     const auto turn = [&](const std::string& name, const ParallelLayout& layout)
     {
         if (layout.micro_batch < 1 || layout.dp < 1 || layout.world() != plan.layout.world() ||
-            !validate(layout, plan.model, layout.world()).empty())
+            !validate(layout, plan.model, layout.world()).empty() || !token_faults(layout, plan.policies.seq_len).empty())
         {
             return;
         }
@@ -252,6 +253,9 @@ std::vector<Knob> turn_knobs(const MemoryPlan& plan)
     layout = plan.layout;
     layout.zero_stage = layout.zero_stage == 0 ? 1 : 0;
     if (layout.dp > 1) { turn(fmt::format("zero {}", layout.zero_stage), layout); }
+    layout = plan.layout;
+    layout.sequence_parallel = !layout.sequence_parallel;
+    if (layout.tp > 1) { turn(layout.sequence_parallel ? "sequence parallel" : "no sequence parallel", layout); }
     for (const auto axis : {&ParallelLayout::tp, &ParallelLayout::pp})
     {
         const char* name = axis == &ParallelLayout::tp ? "tp" : "pp";

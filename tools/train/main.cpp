@@ -105,6 +105,10 @@ void describe_run(Log& log, const nn::TrainSetup& setup)
     {
         log.row("note", "bf16 halves parameters and activations; on a CPU its products go through fp32, so fp32 is the faster type");
     }
+    if (setup.layout.sequence_parallel && setup.layout.tp == 1)
+    {
+        log.row("note", "sequence-parallel has no effect (tp is 1: there are no ranks to cut tokens over)");
+    }
 }
 
 ExitCode dry_run(const nn::TrainSetup& setup, Log& log)

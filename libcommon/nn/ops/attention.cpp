@@ -16,6 +16,7 @@
 #include "nn/kernels/row_kernels.hpp"
 #include "nn/ops/dispatch.hpp"
 #include "nn/ops/linear.hpp"
+#include "nn/ops/token_shards.hpp"
 
 namespace plimsoll::nn
 {
@@ -322,12 +323,12 @@ void add_norm_gradient(const at::Tensor& sum_E, const at::Tensor& gradient_E)
 
 std::vector<SavedTensor> AttentionSaved::tensors() const
 {
-    return {{"x", x_ND}, {"qkv", qkv_NT}, {"attn_out", out_NA}, {"lse", lse_BHS}};
+    return {{"x", x_MD}, {"qkv", qkv_NT}, {"attn_out", out_NA}, {"lse", lse_BHS}};
 }
 
 std::vector<SavedTensor> AttentionPending::tensors() const
 {
-    std::vector<SavedTensor> list = {{"x", x_ND}, {"dqkv", dqkv_NT}, {"attn_out", out_NA}, {"dy", dy_ND}};
+    std::vector<SavedTensor> list = {{"x", x_MD}, {"dqkv", dqkv_NT}, {"attn_out", out_NA}, {"dy", dy_MD}};
     if (dq_norm_weight_E.defined())
     {
         list.push_back({"dq_norm", dq_norm_weight_E});
@@ -336,41 +337,42 @@ std::vector<SavedTensor> AttentionPending::tensors() const
     return list;
 }
 
-AttentionForward attention_forward(const OpContext& ctx, const AttentionParams& params, const at::Tensor& x_ND)
+AttentionForward attention_forward(const OpContext& ctx, const AttentionParams& params, const at::Tensor& x_MD)
 {
     const Shape shape = shape_of(ctx, params);
-    EXPECT(x_ND.dim() == 2 && x_ND.size(0) == shape.tokens);
+    EXPECT(x_MD.dim() == 2 && x_MD.size(0) == ctx.stream_tokens());
     AttentionForward result;
     AttentionSaved& saved = result.saved;
-    saved.x_ND = x_ND;
-    saved.qkv_NT = project(x_ND, params.qkv_weight_TD, params.qkv_bias_T, "qkv_product");
+    saved.x_MD = x_MD;
+    saved.qkv_NT = project(gather_tokens(ctx, x_MD, "all_x"), params.qkv_weight_TD, params.qkv_bias_T, "qkv_product");
     name_tensor(saved.qkv_NT, "qkv", MemoryUse::activations);
     if (!params.q_norm_weight_E.defined())
     {
-        dispatch_real(x_ND.scalar_type(),
+        dispatch_real(x_MD.scalar_type(),
                       [&](auto zero)
                       { prepare_query_key<decltype(zero), decltype(zero)>(params, shape, saved.qkv_NT, saved.qkv_NT); });
     }
     FlashOutput attended = flash_forward(params, shape, saved.qkv_NT);
     saved.out_NA = std::move(attended.out_NA);
     saved.lse_BHS = std::move(attended.lse_BHS);
-    result.y_ND = project_and_sum(ctx, saved.out_NA, params.o_weight_DA, params.o_bias_D, "o_product");
-    name_tensor(result.y_ND, "y", MemoryUse::activations);
+    result.y_MD = project_and_sum(ctx, saved.out_NA, params.o_weight_DA, params.o_bias_D, "o_product");
+    name_tensor(result.y_MD, "y", MemoryUse::activations);
     return result;
 }
 
 AttentionBackward attention_backward_input(const OpContext& ctx, const AttentionParams& params, AttentionSaved&& saved,
-                                           const at::Tensor& dy_ND)
+                                           const at::Tensor& dy_MD)
 {
     const Shape shape = shape_of(ctx, params);
     const AttentionSaved consumed = std::move(saved);
     AttentionBackward result;
     AttentionPending& pending = result.pending;
-    pending.dqkv_NT = at::empty({shape.tokens, shape.qkv_columns()}, dy_ND.options());
+    pending.dqkv_NT = at::empty({shape.tokens, shape.qkv_columns()}, dy_MD.options());
     name_tensor(pending.dqkv_NT, "dqkv", MemoryUse::transient);
+    pending.dy_ND = gather_tokens(ctx, dy_MD, "all_dy");
     {
         const at::Tensor dout_NA =
-            input_gradient(dy_ND, params.o_weight_DA, "o_product", sum_type(dy_ND.scalar_type()));
+            input_gradient(pending.dy_ND, params.o_weight_DA, "o_product", sum_type(dy_MD.scalar_type()));
         name_tensor(dout_NA, "dout", MemoryUse::transient);
         const FlashInputs in = flash_inputs(params, shape, consumed.qkv_NT);
         const at::Tensor out_NA = flash_output(consumed.out_NA);
@@ -388,12 +390,12 @@ AttentionBackward attention_backward_input(const OpContext& ctx, const Attention
         const at::Tensor dq_BHSE = rows_contiguous(dq);
         const at::Tensor dk_BHSE = rows_contiguous(dk);
         const at::Tensor dv_BHSE = rows_contiguous(dv);
-        dispatch_real(dy_ND.scalar_type(), [&](auto zero)
+        dispatch_real(dy_MD.scalar_type(), [&](auto zero)
                       { pack_gradients<decltype(zero)>(params, shape, dq_BHSE, dk_BHSE, dv_BHSE, pending.dqkv_NT); });
     }
     if (params.q_norm_weight_E.defined())
     {
-        dispatch_real(dy_ND.scalar_type(),
+        dispatch_real(dy_MD.scalar_type(),
                       [&](auto zero)
                       {
                           using T = decltype(zero);
@@ -406,21 +408,22 @@ AttentionBackward attention_backward_input(const OpContext& ctx, const Attention
                               head_norm_backward<T>(params, shape, k, consumed.qkv_NT, pending.dqkv_NT);
                       });
     }
-    pending.x_ND = consumed.x_ND;
+    pending.x_MD = consumed.x_MD;
     pending.out_NA = consumed.out_NA;
-    pending.dy_ND = dy_ND;
-    result.dx_ND = input_gradient(pending.dqkv_NT, params.qkv_weight_TD, "qkv_product");
-    name_tensor(result.dx_ND, "dx", MemoryUse::transient);
-    sum_over_tp(ctx, result.dx_ND);
+    pending.dy_MD = dy_MD;
+    result.dx_MD = sum_to_stream(ctx, input_gradient(pending.dqkv_NT, params.qkv_weight_TD, "qkv_product"));
+    name_tensor(result.dx_MD, "dx", MemoryUse::transient);
     return result;
 }
 
-void attention_backward_weight(const OpContext&, AttentionPending&& pending, AttentionGrads& grads)
+void attention_backward_weight(const OpContext& ctx, AttentionPending&& pending, AttentionGrads& grads)
 {
-    const AttentionPending consumed = std::move(pending);
+    AttentionPending consumed = std::move(pending);
+    if (!consumed.dy_ND.defined()) { consumed.dy_ND = gather_tokens(ctx, consumed.dy_MD, "all_dy"); }
     add_weight_gradient(consumed.out_NA, consumed.dy_ND, grads.o_weight_DA, "o_product");
-    add_bias_gradient(consumed.dy_ND, grads.o_bias_D, "do_bias_parts");
-    add_weight_gradient(consumed.x_ND, consumed.dqkv_NT, grads.qkv_weight_TD, "qkv_product");
+    consumed.dy_ND = at::Tensor();
+    add_bias_gradient(consumed.dy_MD, grads.o_bias_D, "do_bias_parts");
+    add_weight_gradient(gather_tokens(ctx, consumed.x_MD, "all_x"), consumed.dqkv_NT, grads.qkv_weight_TD, "qkv_product");
     add_bias_gradient(consumed.dqkv_NT, grads.qkv_bias_T, "dqkv_bias_parts");
     if (consumed.dq_norm_weight_E.defined())
     {

@@ -6,7 +6,8 @@
 /// T = (H + 2K) E: rows of the fused weight, q heads first, then k, then v. f32, f64, and bf16 with the attention itself in fp32.
 ///
 /// Over tp, H and K are this rank's heads: the fused projection is cut along its outputs, o_proj along its inputs; y and dx
-/// are summed over the group. Where ranks share KV heads or a head norm, their gradients stay partial sums.
+/// are summed over the group. x, y and their gradients are of the residual stream: M of the N tokens with sequence parallel
+/// (nn/ops/token_shards.hpp). Where ranks share KV heads or a head norm, their gradients stay partial sums.
 
 #include "nn/op_context.hpp"
 #include "nn/ops/rope.hpp"
@@ -42,7 +43,7 @@ struct AttentionGrads
 
 struct AttentionSaved
 {
-    at::Tensor x_ND;
+    at::Tensor x_MD;
     at::Tensor
         qkv_NT;  ///< q and k rotated; with qk-norm neither normalised nor rotated (both are made again in backward)
     at::Tensor out_NA;   ///< attention's output before the last projection
@@ -52,10 +53,11 @@ struct AttentionSaved
 
 struct AttentionPending
 {
-    at::Tensor x_ND;
+    at::Tensor x_MD;
     at::Tensor dqkv_NT;
     at::Tensor out_NA;
-    at::Tensor dy_ND;
+    at::Tensor dy_MD;
+    at::Tensor dy_ND;  ///< of all tokens while it is at hand, as in MlpPending
     at::Tensor dq_norm_weight_E;  ///< only with qk-norm
     at::Tensor dk_norm_weight_E;
     std::vector<SavedTensor> tensors() const;
@@ -63,22 +65,22 @@ struct AttentionPending
 
 struct AttentionForward
 {
-    at::Tensor y_ND;
+    at::Tensor y_MD;
     AttentionSaved saved;
 };
 
 struct AttentionBackward
 {
-    at::Tensor dx_ND;
+    at::Tensor dx_MD;
     AttentionPending pending;
 };
 
-/// @pre x_ND has B*S rows in (b, s) order. x is kept, not copied.
-AttentionForward attention_forward(const OpContext& ctx, const AttentionParams& params, const at::Tensor& x_ND);
+/// @pre rows of x_MD in (b, s) order. x is kept, not copied.
+AttentionForward attention_forward(const OpContext& ctx, const AttentionParams& params, const at::Tensor& x_MD);
 
 /// dy is kept in `pending`; the tensors of `saved` are consumed.
 AttentionBackward attention_backward_input(const OpContext& ctx, const AttentionParams& params, AttentionSaved&& saved,
-                                           const at::Tensor& dy_ND);
+                                           const at::Tensor& dy_MD);
 
 void attention_backward_weight(const OpContext& ctx, AttentionPending&& pending, AttentionGrads& grads);
 

@@ -21,22 +21,23 @@ namespace
 template<class Body>
 void for_masked_parts(const OpContext& ctx, const Dropout& dropout, const at::Tensor& x_ND, const Body& body)
 {
-    EXPECT(x_ND.dim() == 2 && x_ND.size(0) == ctx.batch * ctx.seq_len && dropout.rate >= 0 && dropout.rate < 1);
+    EXPECT(x_ND.dim() == 2 && x_ND.size(0) == ctx.stream_tokens() && dropout.rate >= 0 && dropout.rate < 1);
     constexpr std::int64_t block = 16384;
     constexpr std::int64_t words_at_once = 1024;
     const std::int64_t sample_elements = ctx.seq_len * x_ND.size(1);
+    const std::int64_t before = ctx.first_token() * x_ND.size(1);  // elements of the micro-batch on other ranks
     const auto draw = [&](std::int64_t first, std::int64_t last)
     {
         std::array<std::uint32_t, words_at_once> words;
         while (first < last)
         {
-            const std::int64_t sample = first / sample_elements, element = first % sample_elements;
+            const std::int64_t sample = (before + first) / sample_elements, element = (before + first) % sample_elements;
             const CounterRng rng(ctx.seed, RngPurpose::dropout,
                                  hash_numbers({static_cast<std::uint64_t>(ctx.step),
                                                static_cast<std::uint64_t>(ctx.first_sample + sample),
                                                static_cast<std::uint64_t>(dropout.layer),
                                                static_cast<std::uint64_t>(dropout.site)}));
-            const std::int64_t end = std::min(last, (sample + 1) * sample_elements);
+            const std::int64_t end = std::min(last, (sample + 1) * sample_elements - before);
             for (std::int64_t at = first; at < end; at += words_at_once)
             {
                 const std::int64_t count = std::min(words_at_once, end - at);

@@ -3,10 +3,11 @@
 ///
 /// Which elements are dropped follows from (seed, step, global sample, layer, site, element of the sample's [S, D]) by the
 /// counter-based generator (to the bit: docs/data_order.md). So no layout, micro-batch, tp degree or number of threads changes
-/// it, and backward draws the same mask again: nothing is kept. With tp the stream is whole on every rank, and all ranks drop the
-/// same elements.
+/// it, and backward draws the same mask again: nothing is kept. With tp all ranks drop the same elements of a stream that is
+/// whole on each, and with sequence parallel each those of its own tokens.
 ///
-/// Shapes: B, S of the context, N = B*S, D model; x[n] belongs to the sample ctx.first_sample + n / S. f32 and f64.
+/// Shapes: B, S of the context, N tokens of the stream (B*S, or this rank's share), D model; row n is token t = ctx.first_token() + n
+/// of sample ctx.first_sample + t / S. f32 and f64.
 
 #include "nn/op_context.hpp"
 

@@ -3,12 +3,13 @@
 #include <ATen/ops/empty.h>
 
 #include <cstring>
+#include <utility>
 
 #include "nn/cpu_allocator.hpp"
 #include "nn/kernels/parallel.hpp"
 #include "nn/kernels/row_kernels.hpp"
 #include "nn/ops/dispatch.hpp"
-#include "nn/ops/linear.hpp"
+#include "nn/ops/token_shards.hpp"
 
 namespace plimsoll::nn
 {
@@ -25,15 +26,21 @@ void check_ids(const std::int64_t* ids, std::int64_t count, std::int64_t vocab)
     }
 }
 
-enum class AddPositions
+/// Of all tp ranks one brings a token's position into the sum: the one that keeps the token, without sequence parallel the first.
+struct OwnTokens
 {
-    yes,
-    no,
+    std::int64_t first = 0, last = 0;
 };
+
+OwnTokens own_tokens(const OpContext& ctx)
+{
+    if (!ctx.cuts_tokens && ctx.tp->rank() != 0) { return {}; }
+    return {ctx.first_token(), ctx.first_token() + ctx.stream_tokens()};
+}
 
 /// Rows of ids that are not here become zero (plus positions).
 template<class T>
-void look_up(const EmbeddingParams& params, const at::Tensor& ids_N, std::int64_t seq_len, AddPositions add,
+void look_up(const EmbeddingParams& params, const at::Tensor& ids_N, std::int64_t seq_len, const OwnTokens& own,
              const at::Tensor& y_ND)
 {
     const std::int64_t num_rows = params.tokens_VD.size(0);
@@ -41,7 +48,7 @@ void look_up(const EmbeddingParams& params, const at::Tensor& ids_N, std::int64_
     const std::int64_t dim = y_ND.size(1);
     const std::int64_t* ids = elements<std::int64_t>(ids_N);
     const T* tokens = elements<T>(params.tokens_VD);
-    const T* positions = add == AddPositions::yes ? optional_elements<T>(params.positions_PD) : nullptr;
+    const T* positions = optional_elements<T>(params.positions_PD);
     T* y = mutable_elements<T>(y_ND);
     kernels::parallel_for(y_ND.size(0), rows_per_task(dim),
                           [&](std::int64_t first, std::int64_t last)
@@ -50,7 +57,8 @@ void look_up(const EmbeddingParams& params, const at::Tensor& ids_N, std::int64_
                               {
                                   const std::int64_t local = ids[n] - first_row;
                                   const bool here = local >= 0 && local < num_rows;
-                                  const T* position = positions == nullptr ? nullptr : positions + n % seq_len * dim;
+                                  const bool adds = positions != nullptr && n >= own.first && n < own.last;
+                                  const T* position = adds ? positions + n % seq_len * dim : nullptr;
                                   const T* row = here ? tokens + local * dim : position;
                                   T* out = y + n * dim;
                                   if (here && position != nullptr) { kernels::add_vectors(row, position, out, dim); }
@@ -91,7 +99,7 @@ void add_rows_in_order(const at::Tensor& dy_ND, const at::Tensor& gradient, cons
 
 std::vector<SavedTensor> EmbeddingSaved::tensors() const { return {{"ids", ids_N}}; }
 
-std::vector<SavedTensor> EmbeddingPending::tensors() const { return {{"ids", ids_N}, {"dy", dy_ND}}; }
+std::vector<SavedTensor> EmbeddingPending::tensors() const { return {{"ids", ids_N}, {"dy", dy_MD}}; }
 
 EmbeddingForward embedding_forward(const OpContext& ctx, const EmbeddingParams& params, const at::Tensor& ids)
 {
@@ -100,26 +108,22 @@ EmbeddingForward embedding_forward(const OpContext& ctx, const EmbeddingParams& 
     check_ids(elements<std::int64_t>(ids), ids.numel(), params.slice.size(params.tokens_VD.size(0)));
     EmbeddingForward result;
     result.saved.ids_N = ids.view({ids.numel()});
-    result.y_ND = at::empty({ids.numel(), params.tokens_VD.size(1)}, params.tokens_VD.options());
-    name_tensor(result.y_ND, "y", MemoryUse::loss);
-    dispatch_real(result.y_ND.scalar_type(),
-                  [&](auto zero)
-                  {
-                      // One rank's rows bring the positions into the sum.
-                      const AddPositions add = ctx.tp->rank() == 0 ? AddPositions::yes : AddPositions::no;
-                      look_up<decltype(zero)>(params, result.saved.ids_N, ctx.seq_len, add, result.y_ND);
-                  });
     result.saved.slice = params.slice;
-    sum_over_tp(ctx, result.y_ND);
+    at::Tensor rows_ND = at::empty({ids.numel(), params.tokens_VD.size(1)}, params.tokens_VD.options());
+    dispatch_real(rows_ND.scalar_type(),
+                  [&](auto zero)
+                  { look_up<decltype(zero)>(params, result.saved.ids_N, ctx.seq_len, own_tokens(ctx), rows_ND); });
+    result.y_MD = sum_to_stream(ctx, std::move(rows_ND));
+    name_tensor(result.y_MD, "y", MemoryUse::loss);
     return result;
 }
 
-EmbeddingPending embedding_backward_input(const OpContext&, EmbeddingSaved&& saved, const at::Tensor& dy_ND)
+EmbeddingPending embedding_backward_input(const OpContext&, EmbeddingSaved&& saved, const at::Tensor& dy_MD)
 {
     EmbeddingPending pending;
     pending.ids_N = std::move(saved.ids_N);
     pending.slice = saved.slice;
-    pending.dy_ND = dy_ND;
+    pending.dy_MD = dy_MD;
     return pending;
 }
 
@@ -128,21 +132,23 @@ void embedding_backward_weight(const OpContext& ctx, EmbeddingPending&& pending,
     const EmbeddingPending consumed = std::move(pending);
     const std::int64_t* ids = elements<std::int64_t>(consumed.ids_N);
     const std::int64_t seq_len = ctx.seq_len;
-    EXPECT(consumed.dy_ND.size(0) == consumed.ids_N.numel());
-    dispatch_real(consumed.dy_ND.scalar_type(),
+    EXPECT(consumed.ids_N.numel() == ctx.tokens() && consumed.dy_MD.size(0) == ctx.stream_tokens());
+    dispatch_real(consumed.dy_MD.scalar_type(),
                   [&](auto zero)
                   {
                       using T = decltype(zero);
                       if (grads.tokens_VD.defined())
                       {
-                          add_rows_in_order<T>(consumed.dy_ND, grads.tokens_VD,
+                          // Any rank's token may be of a row that lies here.
+                          add_rows_in_order<T>(gather_tokens(ctx, consumed.dy_MD, "all_dy"), grads.tokens_VD,
                                                [ids, first = consumed.slice.first](std::int64_t n)
                                                { return ids[n] - first; });
                       }
                       if (grads.positions_PD.defined())
                       {
-                          add_rows_in_order<T>(consumed.dy_ND, grads.positions_PD,
-                                               [seq_len](std::int64_t n) { return n % seq_len; });
+                          add_rows_in_order<T>(consumed.dy_MD, grads.positions_PD,
+                                               [seq_len, first = ctx.first_token()](std::int64_t n)
+                                               { return (first + n) % seq_len; });
                       }
                   });
 }

@@ -2,9 +2,11 @@
 /// Token embedding, with learned positions when the model has them: x[b, s] = tokens[id[b, s]] + positions[s].
 ///
 /// Over tp the vocabulary is cut: a rank looks up the ids whose rows it holds, the other rows are zero, and the sum over the
-/// group is the result (each row is added to zeros alone: exact).
+/// group is the result (each row is added to zeros alone: exact). With sequence parallel x is of this rank's tokens, and so is the gradient
+/// of the positions.
 ///
-/// Shapes: B, S of the context, N = B*S, V vocabulary, D model, P positions. f32, f64 and bf16 (gradients fp32). There is no gradient
+/// Shapes: B, S of the context, N = B*S, M of them in the residual stream, V vocabulary, D model, P positions. f32, f64 and bf16
+/// (gradients fp32). There is no gradient
 /// towards the input, so backward_input only hands its gradient over.
 
 #include "nn/op_context.hpp"
@@ -38,13 +40,13 @@ struct EmbeddingPending
 {
     at::Tensor ids_N;
     VocabSlice slice;
-    at::Tensor dy_ND;
+    at::Tensor dy_MD;
     std::vector<SavedTensor> tensors() const;
 };
 
 struct EmbeddingForward
 {
-    at::Tensor y_ND;
+    at::Tensor y_MD;
     EmbeddingSaved saved;
 };
 
@@ -52,7 +54,7 @@ struct EmbeddingForward
 /// @throws FormatError for an id outside the vocabulary.
 EmbeddingForward embedding_forward(const OpContext& ctx, const EmbeddingParams& params, const at::Tensor& ids);
 
-EmbeddingPending embedding_backward_input(const OpContext& ctx, EmbeddingSaved&& saved, const at::Tensor& dy_ND);
+EmbeddingPending embedding_backward_input(const OpContext& ctx, EmbeddingSaved&& saved, const at::Tensor& dy_MD);
 
 /// Rows are added in token order whatever the number of threads.
 void embedding_backward_weight(const OpContext& ctx, EmbeddingPending&& pending, EmbeddingGrads& grads);

@@ -10,7 +10,7 @@
 #include "nn/kernels/loss_kernels.hpp"
 #include "nn/kernels/parallel.hpp"
 #include "nn/ops/dispatch.hpp"
-#include "nn/ops/linear.hpp"
+#include "nn/ops/token_shards.hpp"
 #include "plan/kernel_shapes.hpp"
 
 namespace plimsoll::nn
@@ -180,12 +180,14 @@ std::int64_t head_loss_chunk_rows(const HeadLossParams& params, std::int64_t num
     return loss_chunk_rows(num_rows, columns, element_bytes, params.chunks, params.chunk_bytes);
 }
 
-HeadLossResult head_loss(const OpContext& ctx, const HeadLossParams& params, LossMode mode, const at::Tensor& x_ND,
+HeadLossResult head_loss(const OpContext& ctx, const HeadLossParams& params, LossMode mode, const at::Tensor& x_MD,
                          const at::Tensor& labels_N, const at::Tensor& mask_N, HeadLossGrads& grads)
 {
+    EXPECT(x_MD.dim() == 2 && x_MD.is_contiguous());
+    const at::Tensor x_ND = gather_tokens(ctx, x_MD, "all_x");
     const std::int64_t num_rows = x_ND.size(0);
     const std::int64_t columns = params.weight_VD.size(0);
-    EXPECT(x_ND.dim() == 2 && x_ND.is_contiguous() && labels_N.numel() == num_rows && mask_N.numel() == num_rows);
+    EXPECT(labels_N.numel() == num_rows && mask_N.numel() == num_rows);
     const std::int64_t* labels = elements<std::int64_t>(labels_N);
     const std::uint8_t* mask = elements<std::uint8_t>(mask_N);
     check_labels(labels, mask, num_rows, params.slice.size(columns));
@@ -215,9 +217,11 @@ HeadLossResult head_loss(const OpContext& ctx, const HeadLossParams& params, Los
         // The weight's gradient reads x before dx is written over it.
         add_weight_gradient(x_CD, logits_CV, grads.weight_VD, "product");
         input_gradient_into(logits_CV, params.weight_VD, x_CD, "product");
-        sum_over_tp(ctx, x_CD);
+        if (!ctx.cuts_tokens) { sum_over_tp(ctx, x_CD); }
     }
-    if (mode == LossMode::train) { result.dx_ND = x_ND; }
+    if (mode == LossMode::evaluate) { return result; }
+    if (ctx.cuts_tokens) { sum_to_stream(ctx, x_ND, x_MD); }
+    result.dx_MD = x_MD;
     return result;
 }
 

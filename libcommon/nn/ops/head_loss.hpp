@@ -14,10 +14,11 @@
 /// knows the plain cross entropy only.
 ///
 /// Over tp the vocabulary is cut: each rank makes the logits of its columns, the ranks exchange four figures per row
-/// (largest logit, sum of exponentials, the label's logit, sum of logits), and dx is summed over the group.
+/// (largest logit, sum of exponentials, the label's logit, sum of logits), and dx is summed over the group. With sequence parallel x
+/// and dx are of this rank's tokens, and all are gathered meanwhile; labels and mask are always of all N.
 ///
-/// Shapes: N tokens, D model, V vocabulary. f32, f64 and bf16; the log-sum-exp is taken in that type by blocks that are
-/// summed in f64. From bf16 hidden states and weights the logits are made in fp32, and so is all up to dx, which is rounded.
+/// Shapes: N tokens, M of them in the residual stream, D model, V vocabulary. f32, f64 and bf16; the log-sum-exp is taken in that type by
+/// blocks that are summed in f64. From bf16 hidden states and weights the logits are made in fp32, and so is all up to dx, which is rounded.
 
 #include "nn/op_context.hpp"
 #include "plan/kernel_shapes.hpp"
@@ -53,7 +54,7 @@ struct HeadLossResult
     double loss_sum = 0;     ///< over the rows with mask 1; in LossMode::train with the terms
     double cross_entropy_sum = 0;  ///< the same without them
     std::int64_t count = 0;  ///< of these rows
-    at::Tensor dx_ND;        ///< undefined in LossMode::evaluate
+    at::Tensor dx_MD;        ///< undefined in LossMode::evaluate
 };
 
 /// Rows of one chunk.
@@ -62,7 +63,7 @@ std::int64_t head_loss_chunk_rows(const HeadLossParams& params, std::int64_t num
 /// @param labels_N int64, in [0, V) where mask_N (u8) is not 0; not read elsewhere
 /// In LossMode::train dx is written over x: the caller gives x up.
 /// @throws FormatError for a label outside the vocabulary.
-HeadLossResult head_loss(const OpContext& ctx, const HeadLossParams& params, LossMode mode, const at::Tensor& x_ND,
+HeadLossResult head_loss(const OpContext& ctx, const HeadLossParams& params, LossMode mode, const at::Tensor& x_MD,
                          const at::Tensor& labels_N, const at::Tensor& mask_N, HeadLossGrads& grads);
 
 }  // namespace plimsoll::nn

@@ -7,7 +7,7 @@
 #include "nn/kernels/parallel.hpp"
 #include "nn/kernels/row_kernels.hpp"
 #include "nn/ops/dispatch.hpp"
-#include "nn/ops/tensor_view.hpp"
+#include "nn/ops/token_shards.hpp"
 
 namespace plimsoll::nn
 {
@@ -40,20 +40,13 @@ std::vector<SavedTensor> LinearSaved::tensors() const { return {{"x", x_NI}}; }
 
 std::vector<SavedTensor> LinearPending::tensors() const { return {{"x", x_NI}, {"dy", dy_NO}}; }
 
-void sum_over_tp(const OpContext& ctx, const at::Tensor& partial)
-{
-    if (ctx.tp->size() == 1) { return; }
-    ctx.tp->all_reduce(buffer_view(partial), ReduceOp::sum, *ctx.stream).wait(*ctx.stream);
-}
-
 at::Tensor project_and_sum(const OpContext& ctx, const at::Tensor& x_NI, const at::Tensor& weight_OI, const at::Tensor& bias_O,
                            const char* scratch)
 {
     if (ctx.tp->size() == 1) { return project(x_NI, weight_OI, bias_O, scratch); }
-    at::Tensor y_NO = project(x_NI, weight_OI, at::Tensor(), scratch);
-    sum_over_tp(ctx, y_NO);
-    if (bias_O.defined()) { at::add_out(y_NO, y_NO, bias_O); }
-    return y_NO;
+    at::Tensor y_MO = sum_to_stream(ctx, project(x_NI, weight_OI, at::Tensor(), scratch));
+    if (bias_O.defined()) { at::add_out(y_MO, y_MO, bias_O); }
+    return y_MO;
 }
 
 void add_bias_gradient(const at::Tensor& dy_NO, const at::Tensor& dbias_O, const char* parts_name)

@@ -57,11 +57,10 @@ LinearBackward linear_backward_input(const OpContext& ctx, const LinearParams& p
 /// dW += dy^T x, db += sum of dy's rows (in fixed blocks: not dependent on the number of threads).
 void linear_backward_weight(const OpContext& ctx, LinearPending&& pending, LinearGrads& grads);
 
-/// The parts of the above that other operations share, beside the products. With W cut along its
-/// inputs over tp, project_and_sum() adds the ranks' parts before the bias; sum_over_tp() adds a partial result in place.
+/// The parts of the above that other operations share, beside the products. With W cut along its inputs over tp,
+/// project_and_sum() adds the ranks' parts before the bias and returns the tokens of the residual stream, [M, O].
 at::Tensor project_and_sum(const OpContext& ctx, const at::Tensor& x_NI, const at::Tensor& weight_OI, const at::Tensor& bias_O,
                            const char* scratch);
-void sum_over_tp(const OpContext& ctx, const at::Tensor& partial);
 /// `parts_name`: what the activation table calls the partial sums.
 void add_bias_gradient(const at::Tensor& dy_NO, const at::Tensor& dbias_O,
                        const char* parts_name = "dbias_parts");

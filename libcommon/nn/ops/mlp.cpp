@@ -7,6 +7,7 @@
 #include "nn/kernels/parallel.hpp"
 #include "nn/ops/dispatch.hpp"
 #include "nn/ops/linear.hpp"
+#include "nn/ops/token_shards.hpp"
 
 namespace plimsoll::nn
 {
@@ -68,54 +69,56 @@ void activation_backward(Activation activation, const at::Tensor& pre_NG, const 
 
 }  // namespace
 
-std::vector<SavedTensor> MlpSaved::tensors() const { return {{"x", x_ND}, {"pre", pre_NG}}; }
+std::vector<SavedTensor> MlpSaved::tensors() const { return {{"x", x_MD}, {"pre", pre_NG}}; }
 
 std::vector<SavedTensor> MlpPending::tensors() const
 {
-    return {{"x", x_ND}, {"dpre", dpre_NG}, {"act", act_NF}, {"dy", dy_ND}};
+    return {{"x", x_MD}, {"dpre", dpre_NG}, {"act", act_NF}, {"dy", dy_MD}};
 }
 
-MlpForward mlp_forward(const OpContext& ctx, const MlpParams& params, const at::Tensor& x_ND)
+MlpForward mlp_forward(const OpContext& ctx, const MlpParams& params, const at::Tensor& x_MD)
 {
     MlpForward result;
-    result.saved.x_ND = x_ND;
-    result.saved.pre_NG = project(x_ND, params.in_weight_GD, params.in_bias_G, "in_product");
+    result.saved.x_MD = x_MD;
+    result.saved.pre_NG = project(gather_tokens(ctx, x_MD, "all_x"), params.in_weight_GD, params.in_bias_G, "in_product");
     const at::Tensor& pre_NG = result.saved.pre_NG;
     name_tensor(pre_NG, "pre", MemoryUse::activations);
     const at::Tensor act_NF = at::empty({pre_NG.size(0), ffn_of(params.activation, pre_NG.size(1))}, pre_NG.options());
     name_tensor(act_NF, "act", MemoryUse::transient);
     dispatch_real(pre_NG.scalar_type(),
                   [&](auto zero) { activate<decltype(zero)>(params.activation, pre_NG, act_NF); });
-    result.y_ND = project_and_sum(ctx, act_NF, params.down_weight_DF, params.down_bias_D, "down_product");
-    name_tensor(result.y_ND, "y", MemoryUse::activations);
+    result.y_MD = project_and_sum(ctx, act_NF, params.down_weight_DF, params.down_bias_D, "down_product");
+    name_tensor(result.y_MD, "y", MemoryUse::activations);
     return result;
 }
 
-MlpBackward mlp_backward_input(const OpContext& ctx, const MlpParams& params, MlpSaved&& saved, const at::Tensor& dy_ND)
+MlpBackward mlp_backward_input(const OpContext& ctx, const MlpParams& params, MlpSaved&& saved, const at::Tensor& dy_MD)
 {
     at::Tensor pre_NG = std::move(saved.pre_NG);
-    at::Tensor dact_NF = input_gradient(dy_ND, params.down_weight_DF, "down_product");
+    MlpBackward result;
+    result.pending.dy_ND = gather_tokens(ctx, dy_MD, "all_dy");
+    at::Tensor dact_NF = input_gradient(result.pending.dy_ND, params.down_weight_DF, "down_product");
     name_tensor(dact_NF, "dact", MemoryUse::transient);
     dispatch_real(pre_NG.scalar_type(),
                   [&](auto zero) { activation_backward<decltype(zero)>(params.activation, pre_NG, dact_NF); });
     const bool gated = params.activation == Activation::swiglu;
-    MlpBackward result;
     result.pending.dpre_NG = gated ? pre_NG : dact_NF;
     result.pending.act_NF = gated ? dact_NF : pre_NG;
-    result.pending.x_ND = std::move(saved.x_ND);
-    result.pending.dy_ND = dy_ND;
-    result.dx_ND = input_gradient(result.pending.dpre_NG, params.in_weight_GD, "in_product");
-    name_tensor(result.dx_ND, "dx", MemoryUse::transient);
-    sum_over_tp(ctx, result.dx_ND);
+    result.pending.x_MD = std::move(saved.x_MD);
+    result.pending.dy_MD = dy_MD;
+    result.dx_MD = sum_to_stream(ctx, input_gradient(result.pending.dpre_NG, params.in_weight_GD, "in_product"));
+    name_tensor(result.dx_MD, "dx", MemoryUse::transient);
     return result;
 }
 
-void mlp_backward_weight(const OpContext&, MlpPending&& pending, MlpGrads& grads)
+void mlp_backward_weight(const OpContext& ctx, MlpPending&& pending, MlpGrads& grads)
 {
-    const MlpPending consumed = std::move(pending);
+    MlpPending consumed = std::move(pending);
+    if (!consumed.dy_ND.defined()) { consumed.dy_ND = gather_tokens(ctx, consumed.dy_MD, "all_dy"); }
     add_weight_gradient(consumed.act_NF, consumed.dy_ND, grads.down_weight_DF, "down_product");
-    add_bias_gradient(consumed.dy_ND, grads.down_bias_D, "ddown_bias_parts");
-    add_weight_gradient(consumed.x_ND, consumed.dpre_NG, grads.in_weight_GD, "in_product");
+    consumed.dy_ND = at::Tensor();
+    add_bias_gradient(consumed.dy_MD, grads.down_bias_D, "ddown_bias_parts");
+    add_weight_gradient(gather_tokens(ctx, consumed.x_MD, "all_x"), consumed.dpre_NG, grads.in_weight_GD, "in_product");
     add_bias_gradient(consumed.dpre_NG, grads.in_bias_G, "din_bias_parts");
 }
 

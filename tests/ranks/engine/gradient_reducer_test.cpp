@@ -12,8 +12,10 @@
 
 #include "comm/thread_communicator.hpp"
 #include "ranks/engine/small_qwen3.hpp"
+#include "support/buffer_view.hpp"
 
 using namespace plimsoll;
+using plimsoll::testing::view_of;
 
 namespace
 {
@@ -32,6 +34,12 @@ ParallelLayout layout_of(std::int64_t dp, std::int64_t tp, std::int64_t pp, int 
 ParallelLayout with_shards(std::int64_t shards, ParallelLayout layout)
 {
     layout.dp_shard = shards;
+    return layout;
+}
+
+ParallelLayout with_cut_tokens(ParallelLayout layout)
+{
+    layout.sequence_parallel = true;
     return layout;
 }
 
@@ -80,39 +88,45 @@ void check_rank(Communicator& world, const ParallelLayout& layout, Totals& total
     const FlatLayout flat = make_flat_layout(spec, layout, groups.coordinate, 8);
     GradientReducer reducer(flat, layout, groups);
     Stream stream;
+    std::vector<std::vector<double>> values;
+    std::vector<BufferView> mine;
     for (std::size_t u = 0; u < flat.units.size(); ++u)
     {
-        const FlatUnit& unit = flat.units[u];
         const auto number = static_cast<std::int64_t>(u);
-        const bool pair = unit.kind == UnitKind::tied_embedding && layout.pp > 1;
-        std::vector<double> values(static_cast<std::size_t>(unit.num_elements));
-        for_each_element(unit, [&](std::int64_t at, const TensorSpec& tensor, std::int64_t element)
-                         { values[static_cast<std::size_t>(at)] = gradient(tensor.name, element); });
-        BufferView view;
-        view.data = values.data();
-        view.dtype = Dtype::f64;
-        view.count = unit.num_elements;
+        values.emplace_back(static_cast<std::size_t>(flat.units[u].num_elements));
+        for_each_element(flat.units[u], [&](std::int64_t at, const TensorSpec& tensor, std::int64_t element)
+                         { values[u][static_cast<std::size_t>(at)] = gradient(tensor.name, element); });
+        const BufferView view = view_of(values[u]);
         reducer.start(number, view, stream);
         reducer.wait(number, stream);
-        const UnitRange mine = reducer.owned(number);
-        reducer.finish(number, view.slice(mine.begin, mine.end - mine.begin), stream);
+        const UnitRange range = reducer.owned(number);
+        mine.push_back(view.slice(range.begin, range.end - range.begin));
+    }
+    std::vector<double> room(static_cast<std::size_t>(reducer.room_elements()));
+    reducer.finish(mine, view_of(room), stream);
+    for (std::size_t u = 0; u < flat.units.size(); ++u)
+    {
+        const auto number = static_cast<std::int64_t>(u);
+        const FlatUnit& unit = flat.units[u];
+        const UnitRange range = reducer.owned(number);
+        const bool pair = unit.kind == UnitKind::tied_embedding && layout.pp > 1;
         for_each_element(unit,
                          [&](std::int64_t at, const TensorSpec& tensor, std::int64_t element)
                          {
-                             if (at < mine.begin || at >= mine.end) { return; }
+                             if (at < range.begin || at >= range.end) { return; }
                              const auto parts = static_cast<double>(
                                  layout.dp * partial_gradient_ranks(tensor.shard, layout.tp) * (pair ? 2 : 1));
-                             EXPECT_EQ(values[static_cast<std::size_t>(at)], parts * gradient(tensor.name, element))
+                             EXPECT_EQ(values[u][static_cast<std::size_t>(at)], parts * gradient(tensor.name, element))
                                  << tensor.name << " element " << element << " on rank " << world.rank();
                          });
         const std::lock_guard<std::mutex> lock(totals.mutex);
-        for (const UnitRange& range : reducer.norm_ranges(number))
+        for (const UnitRange& counted : reducer.norm_ranges(number))
         {
-            EXPECT_GE(range.begin, mine.begin);
-            EXPECT_LE(range.end, mine.end);
+            EXPECT_GE(counted.begin, range.begin);
+            EXPECT_LE(counted.end, range.end);
             for_each_element(unit,
                              [&](std::int64_t at, const TensorSpec& tensor, std::int64_t)
-                             { totals.counted[tensor.name] += at >= range.begin && at < range.end ? 1 : 0; });
+                             { totals.counted[tensor.name] += at >= counted.begin && at < counted.end ? 1 : 0; });
         }
     }
 }
@@ -125,9 +139,12 @@ TEST(GradientReducer, SumsEveryPartOnceAndCountsEveryElementOnce)
          {layout_of(1, 1, 1, 0), layout_of(2, 1, 1, 0), layout_of(3, 1, 1, 1), layout_of(1, 2, 1, 0), layout_of(1, 4, 1, 0),
           layout_of(1, 1, 2, 0), layout_of(1, 1, 3, 0), layout_of(2, 4, 1, 1), layout_of(2, 2, 2, 1), layout_of(2, 1, 3, 1),
           layout_of(2, 2, 2, 0), with_shards(4, layout_of(8, 1, 1, 1)), with_shards(2, layout_of(4, 2, 1, 2)),
-          with_shards(1, layout_of(2, 2, 2, 1)), with_shards(2, layout_of(4, 1, 2, 3))})
+          with_shards(1, layout_of(2, 2, 2, 1)), with_shards(2, layout_of(4, 1, 2, 3)),
+          // Norms are partial sums too then (training.md 5.7), whatever shares them out.
+          with_cut_tokens(layout_of(1, 2, 1, 0)), with_cut_tokens(layout_of(2, 4, 1, 1)), with_cut_tokens(layout_of(2, 2, 2, 2)),
+          with_cut_tokens(with_shards(2, layout_of(4, 2, 1, 3)))})
     {
-        SCOPED_TRACE(fmt::format("dp {} tp {} pp {} zero {}", layout.dp, layout.tp, layout.pp, layout.zero_stage));
+        SCOPED_TRACE(layout_text(layout));
         Totals totals;
         run_ranks(layout.world(), [&](Communicator& world) { check_rank(world, layout, totals); });
         for (const TensorSpec& tensor : canonical_tensors(plimsoll::testing::small_qwen3()))

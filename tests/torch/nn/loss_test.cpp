@@ -117,10 +117,10 @@ TEST(HeadLoss, MatchesAutogradForEveryChunkSize)
                     // dx sums V products, for few rows in one chain (BLAS' choice): sqrt(V) 2^-24.
                     const double gate =
                         tolerance(type) * std::max({1.0, c.logit_size / 4, std::sqrt(double(c.vocab) / 1000)});
-                    EXPECT_CLOSE(train.dx_ND, oracle.x.grad(), gate);
+                    EXPECT_CLOSE(train.dx_MD, oracle.x.grad(), gate);
                     EXPECT_CLOSE(grads.weight_VD, oracle.weight.grad(), gate);
                 }
-                EXPECT_EQ(train.dx_ND.data_ptr(), x.data_ptr());
+                EXPECT_EQ(train.dx_MD.data_ptr(), x.data_ptr());
 
                 HeadLossGrads none;
                 const at::Tensor kept = in.x.clone();
@@ -128,7 +128,7 @@ TEST(HeadLoss, MatchesAutogradForEveryChunkSize)
                     head_loss(ctx, params, LossMode::evaluate, kept, in.labels, in.mask, none);
                 EXPECT_EQ(evaluate.loss_sum, train.loss_sum);
                 EXPECT_EQ(evaluate.count, train.count);
-                EXPECT_FALSE(evaluate.dx_ND.defined());
+                EXPECT_FALSE(evaluate.dx_MD.defined());
                 EXPECT_TRUE(kept.equal(in.x));
             }
         }
@@ -170,7 +170,7 @@ HeadLossResult run_over_tp(const Inputs& in, const HeadLossParams& params, LossM
     {
         EXPECT_EQ(result.loss_sum, results.front().loss_sum);
         EXPECT_EQ(result.cross_entropy_sum, results.front().cross_entropy_sum);
-        if (mode == LossMode::train) { EXPECT_TRUE(result.dx_ND.equal(results.front().dx_ND)); }
+        if (mode == LossMode::train) { EXPECT_TRUE(result.dx_MD.equal(results.front().dx_MD)); }
     }
     return results.front();
 }
@@ -204,7 +204,7 @@ TEST(HeadLoss, LabelSmoothingAndZLossMatchAutogradOverTheCutVocabulary)
                         const double loss_gate = (fp64 ? 1e-13 : 1e-6) * std::max(1.0, std::abs(oracle.loss_sum));
                         EXPECT_NEAR(train.loss_sum, oracle.loss_sum, loss_gate);
                         EXPECT_NEAR(train.cross_entropy_sum, oracle.cross_entropy_sum, loss_gate);
-                        EXPECT_CLOSE(train.dx_ND, oracle.x.grad(), tolerance(type));
+                        EXPECT_CLOSE(train.dx_MD, oracle.x.grad(), tolerance(type));
                         EXPECT_CLOSE(dweight, oracle.weight.grad(), tolerance(type));
 
                         const HeadLossResult evaluate = run_over_tp(in, params, LossMode::evaluate, tp, dweight);
@@ -241,7 +241,7 @@ TEST(HeadLoss, WeightGradientAddsUpAndAFrozenWeightStillGivesDx)
     }
     EXPECT_CLOSE(grads.weight_VD, oracle.weight.grad() * 2, 1e-12);
     HeadLossGrads frozen;
-    EXPECT_CLOSE(head_loss(ctx, in.params, LossMode::train, in.x.clone(), in.labels, in.mask, frozen).dx_ND,
+    EXPECT_CLOSE(head_loss(ctx, in.params, LossMode::train, in.x.clone(), in.labels, in.mask, frozen).dx_MD,
                  oracle.x.grad(), 1e-12);
 }
 
@@ -255,7 +255,7 @@ TEST(HeadLoss, NoValidTokenGivesZeroLossAndExactlyZeroGradients)
     const HeadLossResult result = head_loss(context(1, 6), in.params, LossMode::train, in.x, in.labels, in.mask, grads);
     EXPECT_EQ(result.loss_sum, 0.0);
     EXPECT_EQ(result.count, 0);
-    EXPECT_EQ(result.dx_ND.abs().max().item<double>(), 0.0);
+    EXPECT_EQ(result.dx_MD.abs().max().item<double>(), 0.0);
     EXPECT_EQ(grads.weight_VD.abs().max().item<double>(), 0.0);
 }
 
@@ -288,7 +288,7 @@ TEST(HeadLoss, HugeLogitsNeitherOverflowNorLoseTheLoss)
     const HeadLossResult result =
         head_loss(context(1, 1), params, LossMode::train, at::zeros({1, 1}) + 1, labels, mask, grads);
     EXPECT_DOUBLE_EQ(result.loss_sum, 2e4);
-    EXPECT_DOUBLE_EQ(result.dx_ND.item<double>(), 2e4);  // 1e4 * 1 + -1e4 * -1
+    EXPECT_DOUBLE_EQ(result.dx_MD.item<double>(), 2e4);  // 1e4 * 1 + -1e4 * -1
 }
 
 TEST(HeadLoss, NamesALabelOutsideTheVocabulary)

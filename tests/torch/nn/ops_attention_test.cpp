@@ -141,9 +141,9 @@ TEST(OpsAttention, MatchesAutogradAndAddsUp)
             for (int pass = 0; pass < 2; ++pass)
             {
                 AttentionForward forward = attention_forward(ctx, params, x);
-                EXPECT_CLOSE(forward.y_ND, y, tolerance(type));
+                EXPECT_CLOSE(forward.y_MD, y, tolerance(type));
                 AttentionBackward backward = attention_backward_input(ctx, params, std::move(forward.saved), dy);
-                EXPECT_CLOSE(backward.dx_ND, x_leaf.grad(), tolerance(type));
+                EXPECT_CLOSE(backward.dx_MD, x_leaf.grad(), tolerance(type));
                 attention_backward_weight(ctx, std::move(backward.pending), grads);
             }
             const at::Tensor actual[] = {grads.qkv_weight_TD, grads.qkv_bias_T,      grads.o_weight_DA,
@@ -168,10 +168,10 @@ TEST(OpsAttention, DoesNotSeeTheFuture)
     AttentionParams params = make_params(c, at::kDouble);
     params.rope = &table;
     const at::Tensor x = random({c.batch * c.seq_len, c.dim}, at::kDouble);
-    const at::Tensor before = attention_forward(context(c.batch, c.seq_len), params, x).y_ND;
+    const at::Tensor before = attention_forward(context(c.batch, c.seq_len), params, x).y_MD;
     const at::Tensor changed = x.clone();
     changed.view({c.batch, c.seq_len, c.dim}).select(1, 10).add_(1.0);
-    const at::Tensor after = attention_forward(context(c.batch, c.seq_len), params, changed).y_ND;
+    const at::Tensor after = attention_forward(context(c.batch, c.seq_len), params, changed).y_MD;
     const at::Tensor difference = (after - before).view({c.batch, c.seq_len, c.dim}).abs().amax({0, 2});
     EXPECT_LT(difference.narrow(0, 0, 10).max().item<double>(), 1e-14);
     EXPECT_GT(difference.narrow(0, 10, c.seq_len - 10).min().item<double>(), 1e-6);

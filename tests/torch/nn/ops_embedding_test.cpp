@@ -49,7 +49,7 @@ TEST(OpsEmbedding, MatchesAutogradAndAddsUp)
             for (int pass = 0; pass < 2; ++pass)
             {
                 EmbeddingForward forward = embedding_forward(ctx, params, ids);
-                EXPECT_CLOSE(forward.y_ND, y, tolerance(type));
+                EXPECT_CLOSE(forward.y_MD, y, tolerance(type));
                 embedding_backward_weight(ctx, embedding_backward_input(ctx, std::move(forward.saved), dy), grads);
             }
             EXPECT_CLOSE(grads.tokens_VD, tokens.grad() * 2, tolerance(type));
@@ -72,7 +72,7 @@ TEST(OpsEmbedding, GradientHasTheSameBitsForEveryNumberOfThreads)
         grads.tokens_VD = at::zeros({c.vocab, c.dim});
         EmbeddingPending pending;
         pending.ids_N = ids.view({-1});
-        pending.dy_ND = dy;
+        pending.dy_MD = dy;
         embedding_backward_weight(context(c.batch, c.seq_len), std::move(pending), grads);
         if (!first.defined()) { first = grads.tokens_VD; }
         EXPECT_TRUE(first.equal(grads.tokens_VD));

@@ -83,9 +83,9 @@ TEST(OpsMlp, MatchesAutogradAndAddsUp)
             for (int pass = 0; pass < 2; ++pass)
             {
                 MlpForward forward = mlp_forward(ctx, params, x);
-                EXPECT_CLOSE(forward.y_ND, y, tolerance(type));
+                EXPECT_CLOSE(forward.y_MD, y, tolerance(type));
                 MlpBackward backward = mlp_backward_input(ctx, params, std::move(forward.saved), dy);
-                EXPECT_CLOSE(backward.dx_ND, x_leaf.grad(), tolerance(type));
+                EXPECT_CLOSE(backward.dx_MD, x_leaf.grad(), tolerance(type));
                 mlp_backward_weight(ctx, std::move(backward.pending), grads);
             }
             EXPECT_CLOSE(grads.in_weight_GD, in_weight.grad() * 2, tolerance(type));

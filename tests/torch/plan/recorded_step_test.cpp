@@ -81,7 +81,7 @@ void evaluate_batch(Model& model, ShardedParams& params, RankGroups& groups, con
         if (chunk.before == Neighbour::elsewhere)
         {
             const OpScope scope(PlanOp::pipeline);
-            x_ND = model.make_received(Received::activation, ctx.batch * ctx.seq_len, c);
+            x_ND = model.make_received(Received::activation, ctx.stream_tokens(), c);
             groups.pp->recv(buffer_view(x_ND), chunk_place(placement, pp, here - 1).stage, stream).wait(stream);
         }
         TrainForward done = model.evaluate_chunk(ctx, token_tensors(batch), std::move(x_ND), &units, c);
@@ -148,6 +148,7 @@ Recorded record_rank(Communicator& world, const StepInputs& inputs)
     ctx.tp = groups.tp.get();
     ctx.batch = inputs.policies.eval_micro_batch;
     ctx.seq_len = inputs.policies.seq_len;
+    ctx.cuts_tokens = inputs.layout.cuts_tokens(ctx.tokens());
     TokenBatch batch;
     test::synthetic_samples(inputs.model.vocab, ctx.seq_len, 0, ctx.batch, batch);
     {
@@ -485,6 +486,45 @@ TEST(RecordedStep, DropoutIsAsPlanned)
         inputs.policies.hidden_dropout = 0.1;
         inputs.policies.eval_micro_batch = 1;
         check_layout(inputs);
+    }
+}
+
+TEST(RecordedStep, SequenceParallelIsAsPlanned)
+{
+    struct Row
+    {
+        ModelSpec model;
+        std::int64_t dp, tp, pp;
+        int zero;
+        const char* schedule;
+        double dropout;
+    };
+    for (const Row& row : {Row{gpt2(), 1, 2, 1, 0, "1f1b", 0}, Row{gpt2(), 1, 4, 1, 0, "1f1b", 0.1}, Row{gpt2(), 2, 2, 1, 1, "1f1b", 0},
+                           Row{llama(2), 2, 4, 1, 2, "1f1b", 0}, Row{llama(4), 1, 2, 2, 0, "gpipe", 0.1},
+                           Row{qwen3(), 2, 2, 2, 3, "1f1b", 0}, Row{qwen3(), 1, 8, 1, 0, "1f1b", 0},
+                           Row{gpt2(), 1, 2, 2, 0, "zb-h1", 0}, Row{qwen3(), 2, 2, 2, 2, "zb-h1", 0}})
+    {
+        StepInputs inputs;
+        inputs.model = row.model;
+        inputs.layout.dp = row.dp;
+        inputs.layout.tp = row.tp;
+        inputs.layout.pp = row.pp;
+        inputs.layout.zero_stage = row.zero;
+        inputs.layout.schedule = parse_pipeline_kind(row.schedule);
+        inputs.layout.sequence_parallel = true;
+        inputs.layout.micro_batch = 4;
+        inputs.layout.global_batch = 12 * row.dp;
+        inputs.policies.seq_len = 6;
+        inputs.policies.loss_chunks = 2;
+        inputs.policies.hidden_dropout = row.dropout;
+        inputs.policies.eval_micro_batch = 3;  // 18 tokens: over tp 4 they are not cut
+        ASSERT_TRUE(validate(inputs.layout, inputs.model, inputs.layout.world()).empty());
+        ASSERT_TRUE(token_faults(inputs.layout, 6).empty());
+        check_layout(inputs);
+        const std::int64_t peak = plan_rank_memory(inputs).step.bytes;
+        inputs.layout.sequence_parallel = false;
+        EXPECT_LT(peak, plan_rank_memory(inputs).step.bytes);
+        if (::testing::Test::HasFailure()) { return; }
     }
 }
 

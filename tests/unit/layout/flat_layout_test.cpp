@@ -317,6 +317,28 @@ TEST(FlatLayout, IsTheSameAtEveryZeroStage)
     }
 }
 
+// Rows of training.md 4A (TT#2387, BLOOM): copies over tp drift apart where the sum of their gradients is forgotten.
+TEST(FlatLayout, SequenceParallelMakesGradientsOfWhatTpDoesNotCutPartial)
+{
+    ParallelLayout cut = zero_layout(2, 2, 1, 1);
+    cut.sequence_parallel = true;
+    const FlatLayout plain = flat_of(small_gpt2(), zero_layout(2, 2, 1, 1), at(1, 1)), flat = flat_of(small_gpt2(), cut, at(1, 1));
+    ASSERT_EQ(flat.num_elements(), plain.num_elements());
+    int partial = 0;
+    for (const TensorSpec& spec : canonical_tensors(small_gpt2()))
+    {
+        const FlatTensor& tensor = flat.tensor(spec.name);
+        EXPECT_EQ(tensor.offset, plain.tensor(spec.name).offset);
+        EXPECT_EQ(tensor.box, plain.tensor(spec.name).box);
+        EXPECT_EQ(partial_gradient_ranks(plain.tensor(spec.name).spec.shard, 2), 1) << spec.name;
+        EXPECT_EQ(partial_gradient_ranks(tensor.spec.shard, 2), spec.shard.tp == Placement::shard ? 1 : 2) << spec.name;
+        partial += tensor.spec.shard.tp == Placement::replicate_grad_partial ? 1 : 0;
+    }
+    EXPECT_GT(partial, 0);
+    cut.tp = 1;
+    EXPECT_EQ(flat_of(small_gpt2(), cut, at(0, 1)).tensor("final_norm.weight").spec.shard.tp, Placement::replicate);
+}
+
 TEST(FlatLayout, VocabularyIsPaddedWithoutABox)
 {
     const ParallelLayout layout = zero_layout(1, 4, 1);  // 11 rows over 4 ranks: 3 3 3 2

@@ -65,6 +65,37 @@ TEST(ValidateLayout, ShardsDivideDataParallelRanks)
     EXPECT_EQ(validate(layout, gpt2_large(), 8), (Faults{"dp-shard 2 has nothing to shard with zero 0. nearest: zero 1"}));
 }
 
+// A row of training.md 4A (M#954 and others): what a cut of tokens needs is said before the run, with the numbers.
+TEST(TokenFaults, TensorParallelRanksShareTheTokensOfAMicroBatch)
+{
+    ParallelLayout layout = small_layout(1, 4, 1);
+    layout.micro_batch = 3;
+    EXPECT_TRUE(token_faults(layout, 5).empty());
+    layout.sequence_parallel = true;
+    EXPECT_TRUE(token_faults(layout, 8).empty());
+    EXPECT_EQ(token_faults(layout, 6),
+              (Faults{"sequence-parallel cannot cut micro-batch 3 x seq-len 6 = 18 tokens over tp 4 (it does not divide). nearest: "
+                      "micro-batch 2 or 4, or without sequence-parallel"}));
+    EXPECT_EQ(token_faults(layout, 7),
+              (Faults{"sequence-parallel cannot cut micro-batch 3 x seq-len 7 = 21 tokens over tp 4 (it does not divide). nearest: "
+                      "micro-batch 4, or without sequence-parallel"}));
+    layout.tp = 1;
+    EXPECT_TRUE(token_faults(layout, 7).empty()) << "without effect";
+}
+
+TEST(CutsTokens, WhereItHasAnEffectAndDivides)
+{
+    ParallelLayout layout = small_layout(1, 2, 1);
+    EXPECT_FALSE(layout.cuts_tokens(8));
+    layout.sequence_parallel = true;
+    EXPECT_TRUE(layout.cuts_tokens(8));
+    EXPECT_FALSE(layout.cuts_tokens(7)) << "a last batch of validation stays whole";
+    EXPECT_EQ(layout_text(layout), "tp 2 (sequence parallel)");
+    layout.tp = 1;
+    EXPECT_FALSE(layout.cuts_tokens(8));
+    EXPECT_EQ(layout_text(layout), "dp 1");
+}
+
 TEST(ValidateLayout, SoundLayoutsHaveNoFault)
 {
     EXPECT_TRUE(validate(small_layout(1, 1, 1), gpt2_large(), 1).empty());

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "unit/plan/tiny_models.hpp"
 
 using namespace plimsoll;
@@ -21,9 +23,10 @@ MemoryPlan plan_of(const ParallelLayout& layout)
 
 TEST(LayoutSearch, TriesEveryProductAndSmallerMicroBatches)
 {
-    // 4 ranks: tp, pp, dp of 1 1 4, 1 2 2, 1 4 1, 2 1 2, 2 2 1, 4 1 1; micro-batches 1 2 4; ZeRO 0 and 1 where dp > 1 (3 of 6).
+    // 4 ranks: tp, pp, dp of 1 1 4, 1 2 2, 1 4 1, 2 1 2, 2 2 1, 4 1 1; micro-batches 1 2 4; ZeRO 0 to 3 where dp > 1 (3 of 6); with
+    // and without sequence parallel where tp > 1 (2 1 2 in four ZeRO stages, 2 2 1, 4 1 1).
     const LayoutSearch search = search_layouts(plan_of(layout_of(1, 1, 4, 0, 4, 4)), limit_of(std::int64_t{1} << 40));
-    EXPECT_EQ(search.tried, (6 + 3 * 3) * 3);
+    EXPECT_EQ(search.tried, (6 + 3 * 3 + 4 + 1 + 1) * 3);
     EXPECT_EQ(search.fitting.size(), static_cast<std::size_t>(search.tried));
 }
 
@@ -40,6 +43,25 @@ TEST(LayoutSearch, AListOfLayersIsGivenUpWithItsStages)
         other_pp += same ? 0 : 1;
     }
     EXPECT_GT(other_pp, 0);
+}
+
+TEST(LayoutSearch, SequenceParallelIsAChangeWhereTensorParallelRanksShareTokens)
+{
+    const ParallelLayout layout = layout_of(1, 4, 1, 0, 1, 4);
+    const MemoryPlan plan = plan_of(layout);
+    const auto found = [](const LayoutSearch& search)
+    {
+        const auto same = [](const LayoutChoice& choice) { return choice.options == "--sequence-parallel"; };
+        const auto at = std::find_if(search.fitting.begin(), search.fitting.end(), same);
+        return at == search.fitting.end() ? std::int64_t{-1} : at->peak_bytes;
+    };
+    const std::int64_t peak = found(search_layouts(plan, limit_of(plan.peak_bytes() - 1)));
+    EXPECT_GT(peak, 0);
+    EXPECT_LT(peak, plan.peak_bytes());
+    EXPECT_NE(refusal_text(plan, limit_of(plan.peak_bytes() - 1)).find("--sequence-parallel ("), std::string::npos);
+    StepPolicies odd = plan.policies;
+    odd.seq_len = 63;
+    EXPECT_EQ(found(search_layouts(plan_memory(plan.model, layout, odd), limit_of(std::int64_t{1} << 40))), -1);
 }
 
 TEST(LayoutSearch, LeavesOutWhatTheModelForbids)
@@ -101,7 +123,7 @@ TEST(RefusalText, NamesTheStage)
 TEST(RefusalText, SaysWhenNothingFits)
 {
     const std::string text = refusal_text(plan_of(layout_of(2, 1, 1, 0, 2, 2)), limit_of(1024));
-    EXPECT_NE(text.find("no layout of 2 ranks fits (12 tried; --"), std::string::npos) << text;
+    EXPECT_NE(text.find("no layout of 2 ranks fits (14 tried; --"), std::string::npos) << text;
     EXPECT_NE(text.find("). use more ranks or a smaller seq-len"), std::string::npos) << text;
     const std::string alone = refusal_text(plan_of(layout_of(1, 1, 1)), limit_of(1024));
     EXPECT_NE(alone.find("no layout of 1 rank fits (1 tried; this layout needs least"), std::string::npos) << alone;

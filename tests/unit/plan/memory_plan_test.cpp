@@ -386,6 +386,37 @@ TEST(MemoryPlan, EachZeroStageNeedsLessByWhatItShards)
                 static_cast<double>(unit_bytes), 0.01 * static_cast<double>(unit_bytes));
 }
 
+TEST(MemoryPlan, SequenceParallelNeedsLessByWhatTpKeptWhole)
+{
+    // In the forward of the last layer: per layer the two norms' outputs and statistics, the two branches' outputs, and before all of
+    // them the embedding's output, of which 3 of 4 parts go.
+    for (const ModelSpec& model : {eight_layer_gpt2(), eight_layer_qwen3()})
+    {
+        StepInputs inputs = inputs_of(model, layout_of(1, 4, 1, 0, 4, 2), 64);
+        inputs.policies.loss_chunks = 64;
+        const auto kept = [&](bool cut)
+        {
+            inputs.layout.sequence_parallel = cut;
+            MemoryFold fold;
+            std::int64_t bytes = 0;
+            RankProgram(inputs).step(step_schedule(inputs.layout, Repeats::all),
+                                     [&](const StepEvent& event)
+                                     {
+                                         if (event.op == PlanOp::final_norm && bytes == 0) { bytes = fold.current(); }
+                                         fold.add(event);
+                                     });
+            return bytes;
+        };
+        const std::int64_t tokens = 4 * 64, statistics = model.norm == NormKind::layer_norm ? 2 : 1;
+        const std::int64_t whole = 8 * (4 * tokens * 64 + 2 * statistics * tokens) + tokens * 64;
+        EXPECT_EQ(kept(false) - kept(true), whole * 4 / 4 * 3);  // 4 B each
+        inputs.layout.sequence_parallel = true;
+        const std::int64_t cut = plan_rank_memory(inputs).step.bytes;
+        inputs.layout.sequence_parallel = false;
+        EXPECT_LT(cut, plan_rank_memory(inputs).step.bytes);
+    }
+}
+
 TEST(MemoryPlan, TheEndsAndTheSecondStageDecide)
 {
     for (const ModelSpec& model : {eight_layer_gpt2(), eight_layer_qwen3()})

@@ -22,6 +22,14 @@ TEST(PlanInputs, AutoDividesTheWorld)
     EXPECT_EQ(parallel_layout(config, 16).dp, 3);
 }
 
+TEST(PlanInputs, SequenceParallelIsOffUnlessAskedFor)
+{
+    RunConfig config;
+    EXPECT_FALSE(parallel_layout(config, 2).sequence_parallel);
+    config.layout.sequence_parallel = true;
+    EXPECT_TRUE(parallel_layout(config, 2).sequence_parallel);
+}
+
 TEST(PlanInputs, VirtualStagesAreWhatTheScheduleNeeds)
 {
     RunConfig config;
@@ -77,4 +85,8 @@ TEST(PlanInputs, FaultsOfALayoutAreOneMessage)
     const std::string text = layout_faults(test::layout_of(1, 3, 1), model, 65, 3);
     EXPECT_NE(text.find("8 attention heads cannot be split over tp 3"), std::string::npos) << text;
     EXPECT_NE(text.find("; data.seq-len 65 is longer than the model's 64 positions"), std::string::npos) << text;
+    ParallelLayout cut = test::layout_of(1, 2, 1);
+    cut.sequence_parallel = true;
+    EXPECT_EQ(layout_faults(cut, model, 64, 2), "");
+    EXPECT_NE(layout_faults(cut, model, 63, 2).find("sequence-parallel cannot cut micro-batch 1 x seq-len 63"), std::string::npos);
 }

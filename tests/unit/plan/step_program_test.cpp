@@ -37,8 +37,11 @@ std::vector<ParallelLayout> layouts_of(const ModelSpec& model, std::int64_t worl
             {
                 for (const std::int64_t accumulation : {1, 3})
                 {
-                    const ParallelLayout layout = layout_of(world / tp / pp, tp, pp, zero, 2, accumulation);
-                    if (validate(layout, model, world).empty()) { layouts.push_back(layout); }
+                    ParallelLayout layout = layout_of(world / tp / pp, tp, pp, zero, 2, accumulation);
+                    if (!validate(layout, model, world).empty()) { continue; }
+                    layouts.push_back(layout);
+                    layout.sequence_parallel = true;
+                    if (tp > 1 && accumulation == 3) { layouts.push_back(layout); }
                 }
             }
         }
@@ -143,6 +146,34 @@ TEST(ActivationTable, TensorParallelDividesWhatItSays)
         EXPECT_EQ(quarter.tensors()[i].elements * ranks, tensor.elements) << tensor.name;
     }
     EXPECT_EQ(quarter.at(PlanOp::head_loss, "logits").elements, 16 * 16);
+}
+
+// Korthikanti et al. 2022, table 2: with tensor and sequence parallel all that a layer keeps is divided. Their nanotron PR#203
+// (memory.md 2.8) kept what was gathered, too: here none of it is.
+TEST(ActivationTable, SequenceParallelDividesAllThatIsKept)
+{
+    for (const ModelSpec& model : {eight_layer_gpt2(), eight_layer_qwen3()})
+    {
+        const auto table_of = [&](std::int64_t tp)
+        {
+            StepInputs inputs = inputs_of(model, layout_of(1, tp, 1), 16);
+            inputs.layout.sequence_parallel = true;
+            return ActivationTable(model, make_local_shapes(model, inputs.layout, inputs.coordinate, inputs.policies, 3), Dtype::f32);
+        };
+        const ActivationTable whole = table_of(1), quarter = table_of(4);
+        for (const PlannedTensor& tensor : whole.tensors())
+        {
+            if (tensor.op == PlanOp::head_loss || tensor.role != TensorRole::saved) { continue; }
+            EXPECT_EQ(4 * quarter.at(tensor.op, tensor.name).elements, tensor.elements) << plan_op_name(tensor.op) << "." << tensor.name;
+        }
+        EXPECT_EQ(whole.find(PlanOp::attention, "all_x"), nullptr);
+        for (const char* name : {"all_x", "all_dy", "partial"})
+        {
+            const PlannedTensor& gathered = quarter.at(PlanOp::mlp, name);
+            EXPECT_EQ(gathered.elements, 48 * 64) << name;
+            EXPECT_EQ(gathered.role, TensorRole::temporary) << name;
+        }
+    }
 }
 
 TEST(ActivationTable, KeyValueHeadsStayWholeWhenTheRanksAreMore)
@@ -263,6 +294,25 @@ TEST(StepProgram, ATiedEmbeddingInAVIsOneUnitWithoutAnExchange)
     layout.virtual_stages = 2;
     EXPECT_EQ(exchanges(0), 0);
     EXPECT_EQ(exchanges(1), 0);
+}
+
+TEST(StepProgram, SequenceParallelGathersAndScattersInsteadOfSumming)
+{
+    // Per layer and micro-batch, of one message of all tokens each: forward 2 gathers and 2 scatters, backward the same mirrored, and
+    // x once more for each of the two products along the outputs. Embedding: one scatter, one gather. Head: one of each.
+    StepInputs inputs = inputs_of(eight_layer_gpt2(), layout_of(1, 2, 1, 0, 2, 3), 16);
+    inputs.layout.sequence_parallel = true;
+    std::map<CollectiveKind, std::int64_t> calls;
+    for (const StepEvent& event : make_step_program(inputs).step)
+    {
+        const bool of_tokens = event.op != PlanOp::reduce && std::string(event.name) != "row statistics";
+        if (event.kind != EventKind::start || event.group != GroupKind::tp || !of_tokens) { continue; }
+        ++calls[event.collective];
+        EXPECT_EQ(event.bytes, 2 * 16 * 64 * 4);
+    }
+    EXPECT_EQ(calls[CollectiveKind::all_reduce], 0);
+    EXPECT_EQ(calls[CollectiveKind::all_gather], 3 * (8 * (2 + 2 + 2) + 1 + 1));
+    EXPECT_EQ(calls[CollectiveKind::reduce_scatter], 3 * (8 * (2 + 2) + 1 + 1));
 }
 
 TEST(StepProgram, ZeroOneScattersGradientsAndGathersParameters)
