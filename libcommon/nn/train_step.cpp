@@ -296,7 +296,7 @@ double TrainStep::reduce_gradients()
     std::vector<BufferView> mine;
     for (std::int64_t u = 0; u < params_.num_units(); ++u) { mine.push_back(buffer_view(params_.owned(FlatState::grads, u))); }
     {
-        const at::Tensor room = at::empty({reducer_.room_elements()}, at::TensorOptions().dtype(params_.dtype()));
+        const at::Tensor room = at::empty({reducer_.room_elements()}, at::TensorOptions().dtype(params_.sum_dtype()));
         name_tensor(room, "partial sums", MemoryUse::communication);
         reducer_.finish(mine, buffer_view(room), stream_);
     }

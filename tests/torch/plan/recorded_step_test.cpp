@@ -444,12 +444,14 @@ TEST(RecordedStep, Bf16IsAsPlanned)
         int zero;
         const char* schedule = "1f1b";
         double dropout = 0;
+        bool sequence_parallel = false;
     };
     for (const ModelSpec& model : {gpt2(), llama(4), qwen3()})
     {
         for (const Row& row : {Row{1, 1, 1, 2, 0}, Row{2, 1, 1, 1, 0}, Row{2, 1, 1, 3, 1}, Row{2, 1, 1, 3, 2}, Row{2, 1, 1, 3, 3},
                                Row{1, 2, 1, 1, 0}, Row{1, 1, 2, 3, 0}, Row{2, 2, 2, 3, 3}, Row{2, 1, 2, 4, 1, "zb-h1"},
-                               Row{1, 2, 2, 3, 0, "1f1b", 0.1}, Row{1, 4, 1, 1, 0}})
+                               Row{1, 2, 2, 3, 0, "1f1b", 0.1}, Row{1, 4, 1, 1, 0}, Row{1, 2, 1, 3, 0, "1f1b", 0.1, true},
+                               Row{2, 2, 2, 4, 3, "zbv", 0, true}, Row{1, 2, 2, 4, 0, "interleaved"}})
         {
             StepInputs inputs;
             inputs.model = model;
@@ -458,6 +460,8 @@ TEST(RecordedStep, Bf16IsAsPlanned)
             inputs.layout.pp = row.pp;
             inputs.layout.zero_stage = row.zero;
             inputs.layout.schedule = parse_pipeline_kind(row.schedule);
+            inputs.layout.virtual_stages = default_num_chunks(inputs.layout.schedule);
+            inputs.layout.sequence_parallel = row.sequence_parallel;
             inputs.layout.resident_bytes = 0;
             inputs.layout.micro_batch = 2;
             inputs.layout.global_batch = row.dp * 2 * row.accumulation;
