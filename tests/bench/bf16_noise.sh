@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# bf16_noise.sh BIN_DIR WORK_DIR [STEPS]: whether bf16 follows fp32 within the noise of two fp32 seeds, on the demo's model and data.
-# Three runs of STEPS (500) steps: fp32, fp32 with another seed (other initial weights, another order of data), bf16 with the first
-# seed. Prints the mean of |difference of the losses| to the first run, smoothed over 20 steps, and the validation losses.
+# bf16_noise.sh [BIN_DIR [WORK_DIR [STEPS [OPTION...]]]]: whether bf16 follows fp32 within the noise of two fp32 seeds, on the
+# demo's model and data. Three runs of STEPS (500) steps: fp32, fp32 with another seed (other initial weights, another order of
+# data), bf16 with the first seed; each with OPTIONS, e.g. --global-batch 4 --micro-batch 4 for less tokens per step. Prints the mean
+# of |difference of the losses| to the first run, smoothed over 20 steps, and the validation losses.
 set -eu -o pipefail
-bin=$1
-work=$2
+bin=${1:-$PLIMSOLL_BIN}
+work=${2:-$bin/../bf16_noise}
 steps=${3:-500}
+shift $(($# < 3 ? $# : 3))
+options=("$@")
 source_dir=$(cd "$(dirname "$0")/../.." && pwd)
 mkdir -p "$work"
 work=$(cd "$work" && pwd)
@@ -24,7 +27,7 @@ train()
 {
     local name=$1
     shift
-    "$bin/plimsoll-train" --config "$work/noise.ini" --run.dir "$work/$name" --eval.every "$((steps / 5))" --checkpoint.every "$steps" "$@"
+    "$bin/plimsoll-train" --config "$work/noise.ini" --run.dir "$work/$name" --eval.every "$((steps / 5))" --checkpoint.every "$steps" "${options[@]}" "$@"
 }
 train fp32 --seed 7
 train fp32-seed --seed 8

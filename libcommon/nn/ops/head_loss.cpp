@@ -10,6 +10,7 @@
 #include "nn/kernels/loss_kernels.hpp"
 #include "nn/kernels/parallel.hpp"
 #include "nn/ops/dispatch.hpp"
+#include "nn/ops/product.hpp"
 #include "nn/ops/token_shards.hpp"
 #include "plan/kernel_shapes.hpp"
 

@@ -165,14 +165,14 @@ TEST(OpsBf16, MlpOfEveryActivation)
         const auto run = [&](const MlpParams& with, const at::Tensor& in, const at::Tensor& gradient)
         {
             MlpForward forward = mlp_forward(ctx, with, in);
-            const at::Tensor y = forward.y_ND;
+            const at::Tensor y = forward.y_MD;
             MlpBackward backward = mlp_backward_input(ctx, with, std::move(forward.saved), gradient);
             MlpGrads grads;
             grads.in_weight_GD = sums_like(with.in_weight_GD);
             grads.in_bias_G = sums_like(with.in_bias_G);
             grads.down_weight_DF = sums_like(with.down_weight_DF);
             mlp_backward_weight(ctx, std::move(backward.pending), grads);
-            return std::vector<at::Tensor>{y, backward.dx_ND, grads.in_weight_GD, grads.in_bias_G, grads.down_weight_DF};
+            return std::vector<at::Tensor>{y, backward.dx_MD, grads.in_weight_GD, grads.in_bias_G, grads.down_weight_DF};
         };
         const std::vector<at::Tensor> got = run(params, x, dy), expected = run(exact, in_fp64(x), in_fp64(dy));
         for (std::size_t i = 0; i < got.size(); ++i) { EXPECT_CLOSE(got[i], expected[i], rounded_often) << i; }
@@ -222,7 +222,7 @@ TEST(OpsBf16, Attention)
         const auto run = [&](const AttentionParams& with, const at::Tensor& in, const at::Tensor& gradient)
         {
             AttentionForward forward = attention_forward(ctx, with, in);
-            const at::Tensor y = forward.y_ND;
+            const at::Tensor y = forward.y_MD;
             const at::Tensor lse = forward.saved.lse_BHS;
             AttentionBackward backward = attention_backward_input(ctx, with, std::move(forward.saved), gradient);
             AttentionGrads grads;
@@ -234,7 +234,7 @@ TEST(OpsBf16, Attention)
                 grads.k_norm_weight_E = sums_like(with.k_norm_weight_E);
             }
             attention_backward_weight(ctx, std::move(backward.pending), grads);
-            std::vector<at::Tensor> all = {y, lse, backward.dx_ND, grads.qkv_weight_TD, grads.o_weight_DA};
+            std::vector<at::Tensor> all = {y, lse, backward.dx_MD, grads.qkv_weight_TD, grads.o_weight_DA};
             if (c.qk_norm) { all.insert(all.end(), {grads.q_norm_weight_E, grads.k_norm_weight_E}); }
             return all;
         };
@@ -254,7 +254,7 @@ TEST(OpsBf16, EmbeddingGradientsAreSummedInFp32)
     const OpContext ctx = context(2, 300);
     EmbeddingForward forward = embedding_forward(ctx, params, ids);
     const at::Tensor rows = ids.view({600});
-    EXPECT_CLOSE(forward.y_ND, in_fp64(params.tokens_VD).index_select(0, rows) + in_fp64(params.positions_PD).repeat({2, 1}), rounded_once);
+    EXPECT_CLOSE(forward.y_MD, in_fp64(params.tokens_VD).index_select(0, rows) + in_fp64(params.positions_PD).repeat({2, 1}), rounded_once);
     // One id takes 120 rows: in bf16 the sum would lose what is below a hundredth of it.
     const at::Tensor dy = random({600, 24}, at::kBFloat16);
     EmbeddingGrads grads;
@@ -292,8 +292,8 @@ TEST(OpsBf16, LogitsAndLossAreFp32)
         // Logits rounded to bf16 would be off by up to 2^-5 each.
         EXPECT_NEAR(got.loss_sum, expected.loss_sum, tolerance(at::kFloat) * std::abs(expected.loss_sum));
         EXPECT_EQ(got.count, expected.count);
-        EXPECT_EQ(got.dx_ND.scalar_type(), at::kBFloat16);
-        EXPECT_CLOSE(got.dx_ND, expected.dx_ND, rounded_once);
+        EXPECT_EQ(got.dx_MD.scalar_type(), at::kBFloat16);
+        EXPECT_CLOSE(got.dx_MD, expected.dx_MD, rounded_once);
         EXPECT_CLOSE(grads.weight_VD, sums.weight_VD, 10 * tolerance(at::kFloat));
     }
 }

@@ -86,7 +86,7 @@ TEST(ChunkParity, ACheckpointGoesFromChunksToPlainStagesAndBackToTheBit)
                   {
                       ParityRank rank(world, spec, layout, at::kDouble);
                       if (before.empty()) { rank.run(1); }
-                      else { load_train_state(CheckpointReader(before), spec, rank.params()); }
+                      else { load_train_state(CheckpointReader(before), spec, rank.params(), rank.groups()); }
                       CheckpointMeta meta = plimsoll::testing::meta_of_model(step, config, layout);
                       meta.precision = "fp64";
                       save_train_state(dir.path(), meta, rank.params(), world);

@@ -59,7 +59,7 @@ std::vector<double> load_and_train(const LayoutRow& row, const std::string& path
               [&](Communicator& world)
               {
                   ParityRank rank(world, spec, layout, at::kDouble);
-                  load_train_state(CheckpointReader(path), spec, rank.params());
+                  load_train_state(CheckpointReader(path), spec, rank.params(), rank.groups());
                   state.collect(rank);
                   for (std::int64_t number = steps_before + 1; number <= steps_before + steps_after; ++number)
                   {
