@@ -29,7 +29,7 @@ def test_help_of_a_command_is_grouped_with_units_defaults_and_examples(echo):
     assert done.rc == 0
     for text in ("usage: plimsoll-echo show [--config FILE]... [options]\n", "\n[layout]\n",
                  "  --micro-batch N               batch of one forward pass on one data-parallel rank [sequences;\n",
-                 "  --precision fp64|fp32         of the arithmetic [default fp32]\n",
+                 "  --precision fp64|fp32|bf16    of parameters and activations; bf16 is updated and summed up in fp32\n",
                  "\nexamples\n  plimsoll-echo show --config demo.ini --tp 1\n"):
         assert text in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 100

@@ -125,7 +125,7 @@ def test_a_kill_in_the_middle_of_shared_memory_is_noticed_and_leaves_nothing():
     if end.lines:  # unless the launcher was faster
         assert re.fullmatch(r"mpi_job_probe: rank 0.*: rank 1 is dead \(process \d+ on '.*' is gone; .*\) while rank 0 waits in "
                             r"all_reduce of 'world' #2.*", end.lines[0]), end.stderr
-    assert not [name for name in os.listdir("/dev/shm") if "plimsoll" in name]
+    assert not [name for name in os.listdir("/dev/shm") if name.startswith("plimsoll-")]
 
 
 def test_ranks_that_disagree_are_told_so():
