@@ -197,6 +197,9 @@ def test_what_a_rank_sends_in_a_step(run):
     table = run("estimate", *GPT2, "--pp", "2", "--dp", "2", "--memory-limit", "16GiB").stdout
     assert re.search(r"^sent in a step, MiB$", table, re.M)
     assert re.search(rf"^  pp +{2 * activation / 2**20:.2f} +{2 * activation / 2**20:.2f}   4 calls$", table, re.M)
+    # Stages in the middle send both ways.
+    table = run("estimate", *GPT2, "--pp", "3", "--memory-limit", "16GiB").stdout
+    assert re.search(r"^  pp +[\d.]+ +[\d.]+ +[\d.]+   8 \| 16 \| 8 calls$", table, re.M), table
     alone = run("estimate", *GPT2, "--memory-limit", "16GiB").stdout
     assert "sent in a step" not in alone
 

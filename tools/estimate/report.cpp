@@ -192,14 +192,15 @@ class Table
         {
             std::vector<std::string> cells;
             std::string calls;
-            bool counts = false;
+            bool counts = false, same = true;
             for (const PlannedCommunication& sent : stages)
             {
                 cells.push_back(sent.calls == 0 ? "-" : unit.text(sent.bytes));
                 counts = counts || unit.text(sent.bytes) != unit.text(0);
-                const bool same = sent.calls == stages.front().calls && &sent != &stages.front();
-                if (!same) { calls += fmt::format("{}{}", calls.empty() ? "" : " | ", sent.calls); }
+                same = same && sent.calls == stages.front().calls;
+                calls += fmt::format("{}{}", calls.empty() ? "" : " | ", sent.calls);
             }
+            if (same) { calls = fmt::format("{}", stages.front().calls); }
             if (counts) { row("  " + name, cells, calls + (calls == "1" ? " call" : " calls")); }
         }
     }
