@@ -131,4 +131,4 @@ TEST_P(ResumeMatrix, GoesOnInAnotherLayout)
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, ResumeMatrix, ::testing::ValuesIn(moves()),
-                         [](const auto& info) { return info.param.from.test_name + "__to__" + info.param.to.test_name; });
+                         [](const auto& of) { return of.param.from.test_name + "__to__" + of.param.to.test_name; });
