@@ -4,19 +4,16 @@
 set -eu -o pipefail
 . "$(dirname "$0")/common.sh"
 keep_inside_build
-PRESET=ci
-for step in "deps.sh test" "build.sh ci torch_parity mpi_parity"; do
-    # shellcheck disable=SC2086
-    "$SOURCE_DIR"/scripts/$step
-done
+"$SOURCE_DIR/scripts/deps.sh" test
+"$SOURCE_DIR/scripts/build.sh" ci torch_parity mpi_parity
 figures=$BUILD/parity_figures.tsv
 rm -f "$figures"
 stage "parity of every layout, over threads"
 failed=0
-PLIMSOLL_PARITY=all PLIMSOLL_PARITY_FIGURES=$figures "$BUILD/$PRESET/bin/torch_parity" --gtest_brief=1 </dev/null || failed=1
+PLIMSOLL_PARITY=all PLIMSOLL_PARITY_FIGURES=$figures "$BUILD/ci/bin/torch_parity" --gtest_brief=1 </dev/null || failed=1
 for ranks in 2 4; do
     stage "parity over MPI, $ranks ranks"
-    mpiexec -n "$ranks" "$BUILD/$PRESET/bin/mpi_parity" --gtest_brief=1 </dev/null || failed=1
+    mpiexec -n "$ranks" "$BUILD/ci/bin/mpi_parity" --gtest_brief=1 </dev/null || failed=1
 done
 [ "$failed" = 0 ] || die "a layout does not compute what one rank computes (see above); the table is left as it was"
 "$PYTHON" "$SOURCE_DIR/scripts/parity_table.py" "$figures" "$SOURCE_DIR/docs/parallel_layouts.md"

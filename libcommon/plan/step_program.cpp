@@ -1,7 +1,6 @@
 #include "plan/step_program.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 #include <utility>
 
@@ -62,14 +61,13 @@ void RankProgram::start_up(const EventSink& sink) const
         const char* name;
         MemoryUse use;
     };
-    constexpr State states[] = {{"parameters", MemoryUse::parameters},
-                                {"gradients", MemoryUse::gradients},
-                                {"exp_avg", MemoryUse::optimizer},
-                                {"exp_avg_sq", MemoryUse::optimizer},
-                                {"master", MemoryUse::optimizer}};
+    std::vector<State> states = {{"parameters", MemoryUse::parameters},
+                                 {"gradients", MemoryUse::gradients},
+                                 {"exp_avg", MemoryUse::optimizer},
+                                 {"exp_avg_sq", MemoryUse::optimizer}};
+    if (keeps_master(inputs_.policies.dtype)) { states.push_back({"master", MemoryUse::optimizer}); }
     for (const State& state : states)
     {
-        if (std::strcmp(state.name, "master") == 0 && !keeps_master(inputs_.policies.dtype)) { continue; }
         const std::int64_t element_bytes = state.use == MemoryUse::parameters ? flat_.element_bytes : sum_bytes(flat_.element_bytes);
         for (const FlatUnit& unit : flat_.units)
         {

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # bf16_noise.sh [BIN_DIR [WORK_DIR [STEPS [OPTION...]]]]: whether bf16 follows fp32 within the noise of two fp32 seeds, on the
 # demo's model and data. Three runs of STEPS (500) steps: fp32, fp32 with another seed (other initial weights, another order of
-# data), bf16 with the first seed; each with OPTIONS, e.g. --global-batch 4 --micro-batch 4 for less tokens per step. Prints the mean
-# of |difference of the losses| to the first run, smoothed over 20 steps, and the validation losses.
+# data), bf16 with the first seed; each with OPTIONS; without any 256 tokens per step, which takes some minutes. The mean
+# of |difference of the losses| to the first run, smoothed over 20 steps, and the validation losses are printed; nothing is asserted.
 set -eu -o pipefail
 bin=${1:-$PLIMSOLL_BIN}
 work=${2:-$bin/../bf16_noise}
 steps=${3:-500}
 shift $(($# < 3 ? $# : 3))
 options=("$@")
+[ $# -gt 0 ] || options=(--global-batch 2 --micro-batch 2 --seq-len 128 --threads 1)
 source_dir=$(cd "$(dirname "$0")/../.." && pwd)
 mkdir -p "$work"
 work=$(cd "$work" && pwd)
@@ -19,7 +20,7 @@ if [ ! -d "$work/kjv" ]; then
     "$source_dir/datasets/fetch_kjv.sh" "$work"
     "$bin/plimsoll-shard" --input "$work/kjv.jsonl" --tokenizer bytes --out "$work/kjv" --validation 2%
 fi
-# The demo's batch is 16 x 256 tokens; its length is tokens, here the steps are given.
+# The demo's length is tokens, here the steps are given.
 sed "s/^tokens = 250K/steps = $steps/" "$source_dir/jobs/demo.ini" >"$work/noise.ini"
 ln -sfn "$source_dir/jobs/models" "$work/models"
 # train NAME OPTIONS...
@@ -48,4 +49,4 @@ for name in fp32 fp32-seed bf16; do
 done
 noise=$(mean_difference fp32-seed fp32 | sed -E 's/mean ([0-9.]+),.*/\1/')
 bf16=$(mean_difference bf16 fp32 | sed -E 's/mean ([0-9.]+),.*/\1/')
-awk -v noise="$noise" -v bf16="$bf16" 'BEGIN { printf "bf16 is %.2f of the noise of two seeds\n", bf16 / noise; exit !(bf16 <= noise) }'
+awk -v noise="$noise" -v bf16="$bf16" 'BEGIN { printf "bf16 is %.2f of the noise of two seeds\n", bf16 / noise }'

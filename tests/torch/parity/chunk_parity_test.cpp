@@ -46,31 +46,21 @@ TEST(ChunkParity, DropoutAndABackwardInHalves)
     terms.dropout.hidden = terms.dropout.embedding = 0.1;
     terms.label_smoothing = 0.1;
     const std::int64_t steps = 20;
-    const ModelSpec spec = table_model("gpt2");
-    const auto run = [&](const ParallelLayout& layout, ParityRecord& record)
-    {
-        run_ranks(layout.world(),
-                  [&](Communicator& world) { parity_body(world, spec, layout, at::kDouble, steps, record, terms); });
-    };
-    ParityRecord expected;
-    run(parity_layout(1, 1, 1, 1, 0), expected);
+    const auto expected = record_of("gpt2", parity_layout(1, 1, 1, 1, 0), at::kDouble, steps, terms);
     for (const ParallelLayout& layout :
          {chunk_layout(PipelineKind::zb_h1, 1, 1, 2, 1, 0), chunk_layout(PipelineKind::zb_h1, 1, 2, 4, 1, 0),
           chunk_layout(PipelineKind::zbv, 1, 1, 2, 2, 0), chunk_layout(PipelineKind::zbv, 2, 1, 3, 2, 3),
           chunk_layout(PipelineKind::interleaved, 1, 1, 2, 2, 0)})
     {
         SCOPED_TRACE(layout_text(layout));
-        ParityRecord got;
-        run(layout, got);
-        expect_parity(got, expected, at::kDouble);
+        expect_parity(*record_of("gpt2", layout, at::kDouble, steps, terms), *expected, at::kDouble);
     }
 }
 
 TEST(ChunkParity, ACheckpointGoesFromChunksToPlainStagesAndBackToTheBit)
 {
     const plimsoll::testing::TempDir dir;
-    const std::string config = R"({"model_type":"gpt2","vocab_size":37,"n_embd":32,"n_layer":8,"n_head":8,
-        "n_positions":64,"layer_norm_epsilon":1e-5,"activation_function":"gelu_new"})";
+    const std::string config = table_config("gpt2");
     const ModelSpec spec = table_model("gpt2");
     std::map<std::string, std::string> first;
     std::int64_t step = 0;

@@ -12,12 +12,14 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "base/digest.hpp"
 #include "comm/rank_groups.hpp"
+#include "comm/thread_communicator.hpp"
 #include "support/layout_table.hpp"
 #include "torch/model/small_run.hpp"
 
@@ -197,6 +199,24 @@ inline void parity_body(Communicator& world, const ModelSpec& spec, const Parall
     }
     EXPECT_EQ(record.losses, losses) << "rank " << world.rank() << " saw other losses";
     EXPECT_EQ(record.norms, norms) << "rank " << world.rank() << " saw other norms";
+}
+
+/// A run in `layout` over threads.
+inline std::unique_ptr<ParityRecord> record_of(const std::string& model, const ParallelLayout& layout, at::ScalarType dtype,
+                                               std::int64_t steps, const ParityTerms& terms = {})
+{
+    auto record = std::make_unique<ParityRecord>();
+    const ModelSpec spec = table_model(model);
+    run_ranks(layout.world(), [&](Communicator& world) { parity_body(world, spec, layout, dtype, steps, *record, terms); });
+    return record;
+}
+
+inline void expect_equal_to_the_bit(const ParityRecord& got, const ParityRecord& expected)
+{
+    EXPECT_EQ(got.losses, expected.losses);
+    EXPECT_EQ(got.norms, expected.norms);
+    ASSERT_EQ(got.weights.size(), expected.weights.size());
+    for (const auto& [name, tensor] : expected.weights) { EXPECT_TRUE(at::equal(tensor, got.weights.at(name))) << name; }
 }
 
 /// A gradient whose true value is zero: only its rounding would be compared.

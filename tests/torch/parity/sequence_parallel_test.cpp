@@ -1,8 +1,5 @@
 // What the parity matrix does not say of sequence parallel: dropout and terms of the loss, and where bits are equal.
 
-#include <memory>
-
-#include "comm/thread_communicator.hpp"
 #include "torch/parity/parity_support.hpp"
 
 using namespace plimsoll;
@@ -10,15 +7,6 @@ using namespace plimsoll::test;
 
 namespace
 {
-
-std::unique_ptr<ParityRecord> record_of(const std::string& model, const ParallelLayout& layout, at::ScalarType dtype, std::int64_t steps,
-                                        const ParityTerms& terms = {})
-{
-    auto record = std::make_unique<ParityRecord>();
-    run_ranks(layout.world(),
-              [&](Communicator& world) { parity_body(world, table_model(model), layout, dtype, steps, *record, terms); });
-    return record;
-}
 
 ParallelLayout cut_layout(std::int64_t dp, std::int64_t tp, std::int64_t pp, std::int64_t accumulation, int zero)
 {
@@ -75,10 +63,8 @@ TEST(SequenceParallel, ZeroStagesAreEqualToTheBit)
         const auto first = record_of("qwen3", cut_layout(2, 2, 1, 1, 0), dtype, 10);
         for (const int zero : {1, 2, 3})
         {
-            const auto other = record_of("qwen3", cut_layout(2, 2, 1, 1, zero), dtype, 10);
-            EXPECT_EQ(other->losses, first->losses) << zero;
-            EXPECT_EQ(other->norms, first->norms) << zero;
-            for (const auto& [name, tensor] : first->weights) { EXPECT_TRUE(at::equal(tensor, other->weights.at(name))) << name; }
+            SCOPED_TRACE(zero);
+            expect_equal_to_the_bit(*record_of("qwen3", cut_layout(2, 2, 1, 1, zero), dtype, 10), *first);
         }
     }
 }
@@ -86,7 +72,5 @@ TEST(SequenceParallel, ZeroStagesAreEqualToTheBit)
 TEST(SequenceParallel, HasNoEffectOnOneTensorParallelRank)
 {
     const auto plain = record_of("gpt2", parity_layout(2, 1, 1, 1, 1), at::kFloat, 3);
-    const auto cut = record_of("gpt2", cut_layout(2, 1, 1, 1, 1), at::kFloat, 3);
-    EXPECT_EQ(cut->losses, plain->losses);
-    EXPECT_EQ(cut->norms, plain->norms);
+    expect_equal_to_the_bit(*record_of("gpt2", cut_layout(2, 1, 1, 1, 1), at::kFloat, 3), *plain);
 }
