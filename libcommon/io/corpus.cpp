@@ -161,7 +161,8 @@ class CorpusRun
     CorpusRun(const CorpusOptions& options, const CorpusObserver& observer)
         : options_(options),
           observer_(observer),
-          tokenizer_(make_tokenizer(options.tokenizer))
+          tokenizer_(make_tokenizer(options.tokenizer)),
+          encoder_(tokenizer_->make_encoder())
     {
     }
 
@@ -221,7 +222,7 @@ class CorpusRun
         if (ids_.capacity() < text.size() + 1) { std::vector<std::uint32_t>().swap(ids_); }
         ids_.clear();
         ids_.reserve(text.size() + 1);
-        tokenizer_->encode(text, ids_);
+        encoder_->encode(text, ids_);
         ids_.push_back(tokenizer_->eod());
         const bool held_out = is_held_out(text);
         report_.tokenize_seconds += watch_.lap();
@@ -305,6 +306,7 @@ class CorpusRun
     const CorpusObserver& observer_;
     CorpusProgress progress_;
     std::unique_ptr<Tokenizer> tokenizer_;
+    std::unique_ptr<TokenEncoder> encoder_;
     CounterRng split_{options_.seed, RngPurpose::split};
     std::optional<CorpusOutput> output_;
     std::optional<ShardSequence> train_;

@@ -63,10 +63,26 @@ struct TextInputCounts
     double read_seconds = 0;           ///< spent waiting for the file system
 };
 
-/// One document; the view holds until the next call of next().
+/// A stretch of a document that is made of several (a prompt and its completion, the messages of a chat).
+struct DocumentPart
+{
+    enum class Kind
+    {
+        text,
+        special  ///< content of a special token: becomes its id, whatever SpecialInText says
+    };
+    Kind kind = Kind::text;
+    std::string_view text;
+    bool trainable = true;  ///< its tokens count in the loss
+};
+
+/// One document; its views hold until the next call of next(). Exactly one of `text`, `parts` and `ids` is used.
 struct Document
 {
     std::string_view text;
+    std::vector<DocumentPart> parts;
+    std::vector<std::uint32_t> ids;   ///< tokenised already
+    std::vector<std::uint8_t> mask;   ///< of `ids`: 1 where the token counts in the loss
     std::int64_t line = 0;
     std::int64_t offset = 0;
 };
