@@ -2,7 +2,7 @@
 
 import json
 import re
-import time
+import resource
 
 import pytest
 
@@ -316,12 +316,17 @@ def test_model_and_length_are_needed(run):
     ["--model", "llama-3.1-8b", "--seq-len", "8192", "--tp", "8", "--pp", "2", "--world", "64", "--global-batch", "1024"],
 ])
 def test_answers_at_once(run, args):
+    def seconds_of_children():
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    # Processor time: what else the machine does lengthens the wait, not the work.
     times = []
     for _ in range(5):
-        start = time.monotonic()
+        before = seconds_of_children()
         assert run("estimate", *args, "--memory-limit", "400GiB").rc == 0
-        times.append(time.monotonic() - start)
-    assert min(times) < 0.5, f"best of {len(times)}: {min(times):.3f} s"
+        times.append(seconds_of_children() - before)
+    assert min(times) < 0.5, f"best of {len(times)}: {min(times):.3f} s of processor time"
 
 
 def test_help_has_examples_that_work(run, source_dir):
