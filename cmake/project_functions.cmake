@@ -72,7 +72,8 @@ endfunction()
 # The target tests_<LABEL> builds all of a label. Zero tests run is a failure (tests/support/test_main.cpp).
 function(plimsoll_test)
     cmake_parse_arguments(ARG "TORCH" "NAME;LABEL;TIMEOUT" "LINK;ENVIRONMENT" ${ARGN})
-    file(GLOB ARG_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_NAME}/*.cpp)
+    file(GLOB ARG_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_NAME}/*.cpp
+         ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_NAME}/*/*_test.cpp)
     if(NOT ARG_SOURCES)
         message(STATUS "no *_test.cpp in ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_NAME}")
         return()
