@@ -6,12 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "base/error.hpp"
 #include "base/rng.hpp"
 #include "io/corpus_output.hpp"
+#include "io/document_encoder.hpp"
 #include "io/file.hpp"
 #include "io/tokenizer/tokenizer.hpp"
 
@@ -162,7 +160,7 @@ class CorpusRun
         : options_(options),
           observer_(observer),
           tokenizer_(make_tokenizer(options.tokenizer)),
-          encoder_(tokenizer_->make_encoder())
+          encoder_(*tokenizer_, LossMask::none)
     {
     }
 
@@ -200,8 +198,7 @@ class CorpusRun
         {
             ++report_.documents;
             report_.parse_seconds += watch_.lap();
-            if (document.text.empty()) { ++report_.empty; }
-            else { add(document.text); }
+            add(document);
             if (input.counts().bytes - progress_.bytes >= 65536) { tell(input.counts().bytes); }
         }
         report_.parse_seconds += watch_.lap();
@@ -216,28 +213,29 @@ class CorpusRun
         if (observer_) { observer_(progress_); }
     }
 
-    void add(std::string_view text)
+    void add(const Document& document)
     {
         // A longer document would otherwise be copied into the larger buffer while both exist.
-        if (ids_.capacity() < text.size() + 1) { std::vector<std::uint32_t>().swap(ids_); }
-        ids_.clear();
-        ids_.reserve(text.size() + 1);
-        encoder_->encode(text, ids_);
-        ids_.push_back(tokenizer_->eod());
-        const bool held_out = is_held_out(text);
+        if (encoded_.ids.capacity() < document.text.size() + 1) { std::vector<std::uint32_t>().swap(encoded_.ids); }
+        encoded_.clear();
+        encoded_.ids.reserve(document.text.size() + 1);
+        if (encoder_.encode(document, encoded_) != EncodedAs::document)
+        {
+            ++report_.empty;
+            return;
+        }
+        const EncodedDocuments::Entry& entry = encoded_.entries.front();
         report_.tokenize_seconds += watch_.lap();
-        report_.longest_tokens = std::max(report_.longest_tokens, static_cast<std::int64_t>(ids_.size()));
-        (held_out ? *validation_ : *train_).add(ids_, static_cast<std::int64_t>(text.size()));
+        report_.longest_tokens = std::max(report_.longest_tokens, entry.end);
+        (is_held_out(entry.hash) ? *validation_ : *train_).add(encoded_.ids, entry.text_bytes);
         report_.write_seconds += watch_.lap();
     }
 
     /// By the text and not by its place, so that neither order, file cuts nor later additions move a document, and
     /// copies of a document never stand on both sides.
-    bool is_held_out(std::string_view text) const
+    bool is_held_out(std::uint64_t hash) const
     {
-        if (options_.validation <= 0) { return false; }
-        const std::uint64_t hash = XXH3_64bits(text.data(), text.size());
-        return split_.uniform(hash >> 1) < options_.validation;
+        return options_.validation > 0 && split_.uniform(hash >> 1) < options_.validation;
     }
 
     void check_sets() const
@@ -306,13 +304,13 @@ class CorpusRun
     const CorpusObserver& observer_;
     CorpusProgress progress_;
     std::unique_ptr<Tokenizer> tokenizer_;
-    std::unique_ptr<TokenEncoder> encoder_;
+    DocumentEncoder encoder_;
     CounterRng split_{options_.seed, RngPurpose::split};
     std::optional<CorpusOutput> output_;
     std::optional<ShardSequence> train_;
     std::optional<ShardSequence> validation_;
     std::optional<BadRecordFile> bad_records_;
-    std::vector<std::uint32_t> ids_;
+    EncodedDocuments encoded_;
     CorpusReport report_;
     Stopwatch watch_;
     Stopwatch total_;
