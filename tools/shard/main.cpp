@@ -9,6 +9,7 @@
 #include "base/run_tool.hpp"
 #include "base/signals.hpp"
 #include "base/units.hpp"
+#include "exchange.hpp"
 #include "inspect.hpp"
 #include "io/corpus.hpp"
 #include "io/tokenizer/tokenizer.hpp"
@@ -202,5 +203,7 @@ int main(int argc, char** argv)
     tool.name = "plimsoll-shard";
     tool.summary = "turns text into token shards";
     tool.commands = {shard_command(o), inspect_command(o), verify_command(o)};
+    tool.commands.push_back(export_command());
+    tool.commands.push_back(import_command());
     return run_tool(argc, argv, tool);
 }

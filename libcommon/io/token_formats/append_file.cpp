@@ -107,18 +107,18 @@ void AppendFile::append_all(AppendFile& other)
     }
 }
 
-void AppendFile::sync()
+void AppendFile::seal()
 {
     flush();
     file_.sync();
-    synced_ = true;
+    file_.close();
+    sealed_ = true;
 }
 
 void AppendFile::publish()
 {
     EXPECT(kind_ == Kind::lasting && !published_);
-    if (!synced_) { sync(); }
-    file_.close();
+    if (!sealed_) { seal(); }
     rename_path(hidden_, path_);
     published_ = true;
 }

@@ -36,8 +36,8 @@ class AppendFile
     void read_at(void* data, std::int64_t bytes, std::int64_t offset);
     /// Appends all of another one.
     void append_all(AppendFile& other);
-    /// Makes the content durable; the name is still the hidden one.
-    void sync();
+    /// Makes the content durable and closes it; the name is still the hidden one.
+    void seal();
     /// Durable and visible; the caller syncs the directory.
     void publish();
 
@@ -50,7 +50,7 @@ class AppendFile
     File file_;
     std::vector<char> buffer_;
     std::int64_t written_ = 0;
-    bool synced_ = false;
+    bool sealed_ = false;
     bool published_ = false;
 };
 

@@ -65,8 +65,8 @@ void MegatronWriter::finish()
     }
     ENSURE(pointer == bin_.bytes());
     index_.append_all(documents_);
-    bin_.sync();
-    index_.sync();
+    bin_.seal();
+    index_.seal();
     // The index last: it is what readers look for.
     bin_.publish();
     index_.publish();
