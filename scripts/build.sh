@@ -14,6 +14,8 @@ if [ -n "${LibTorch_ROOT:-}" ]; then
 else
     settings+=("-DLibTorch_ROOT=$BUILD/libtorch")
 fi
+[ ! -d "${Arrow_ROOT:-$BUILD/arrow}" ] || settings+=("-DArrow_ROOT=${Arrow_ROOT:-$BUILD/arrow}")
+[ -z "${WITH_PARQUET:-}" ] || settings+=("-DWITH_PARQUET=$WITH_PARQUET")
 [ ! -x "$BUILD/oracles/bin/python" ] || settings+=("-DPLIMSOLL_PYTHON=$BUILD/oracles/bin/python")
 [ -z "${WITH_TORCH:-}" ] || settings+=("-DWITH_TORCH=$WITH_TORCH")
 [ -z "${WITH_CUDA:-}" ] || settings+=("-DWITH_CUDA=$WITH_CUDA")

@@ -3,7 +3,8 @@
 #
 # On Debian 12 as root, or with sudo that asks nothing, missing packages are installed. Anywhere else nothing is installed
 # on the system: each need is listed as found or missing, and the run goes on only when all are found. The Python wheels go
-# into virtual environments below the build folder: LibTorch always (unless LibTorch_ROOT names one), the oracles for test.
+# into virtual environments below the build folder: LibTorch and Arrow always (unless LibTorch_ROOT
+# and Arrow_ROOT name them or the system has Arrow), the oracles for test.
 set -eu -o pipefail
 . "$(dirname "$0")/common.sh"
 . "$(dirname "$0")/find_need.sh"
@@ -79,4 +80,5 @@ else
 fi
 
 ensure_libtorch
+ensure_arrow
 case " $groups " in *" test "*) ensure_oracles ;; esac

@@ -95,4 +95,19 @@ pin_other_torch()
     rm -rf "$scratch"
 }
 
+# Arrow C++ of the system or of Arrow_ROOT, else the wheel's.
+ensure_arrow()
+{
+    local found
+    if [ "${WITH_PARQUET:-ON}" = OFF ]; then
+        say "  skipped  Arrow C++                      WITH_PARQUET=OFF"
+    elif [ -n "${Arrow_ROOT:-}" ]; then
+        say "  found    Arrow C++                      $Arrow_ROOT"
+    elif found=$(find_need header:parquet/api/reader.h); then
+        say "  found    Arrow C++                      $found"
+    else
+        ensure_venv arrow "$SOURCE_DIR/scripts/requirements/arrow.txt" no-dependencies
+    fi
+}
+
 ensure_oracles() { ensure_venv oracles "$SOURCE_DIR/scripts/requirements/oracles.txt" with-dependencies; }

@@ -142,12 +142,23 @@ const char* unit_name(DocumentUnit unit)
     }
 }
 
+const char* policy_name(BadRecordPolicy policy)
+{
+    switch (policy)
+    {
+        case BadRecordPolicy::skip: return "skip";
+        case BadRecordPolicy::replace: return "replace";
+        default: return "error";
+    }
+}
+
 const char* format_name(TextFormat format)
 {
     switch (format)
     {
         case TextFormat::txt: return "txt";
         case TextFormat::jsonl: return "jsonl";
+        case TextFormat::parquet: return "parquet";
         default: return "auto";
     }
 }
@@ -203,6 +214,7 @@ class CorpusRun
         }
         report_.parse_seconds += watch_.lap();
         report_.counts = input.counts();
+        report_.replaced_bad_records = options_.text.on_bad_record == BadRecordPolicy::replace;
         report_.read_seconds = report_.counts.read_seconds;
         report_.parse_seconds -= report_.read_seconds;
     }
@@ -282,7 +294,7 @@ class CorpusRun
         manifest.options = {{"format", format_name(text.format)},
                             {"document", unit_name(text.document)},
                             {"text-field", text.text_field},
-                            {"on-bad-record", text.on_bad_record == BadRecordPolicy::skip ? "skip" : "error"},
+                            {"on-bad-record", policy_name(text.on_bad_record)},
                             {"max-record-bytes", fmt::format("{}", text.max_record_bytes)},
                             {"shard-tokens", fmt::format("{}", options_.shard_tokens)},
                             {"validation", fmt::format("{}", options_.validation)},

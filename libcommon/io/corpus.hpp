@@ -51,6 +51,7 @@ struct CorpusReport
     TextInputCounts counts;
     std::int64_t documents = 0;       ///< found, empty ones included
     std::int64_t empty = 0;           ///< counted, not written
+    bool replaced_bad_records = false;  ///< else they were skipped
     std::int64_t longest_tokens = 0;  ///< of one document, with its end
     CorpusSet train;
     CorpusSet validation;

@@ -57,6 +57,29 @@ std::string missing_field(const std::string& field, simdjson::dom::object object
     return fmt::format("no field '{}' ({})", field, names.empty() ? "the object is empty" : "fields:" + names);
 }
 
+/// The last member of this name, as Python's json takes it.
+bool find_member(simdjson::dom::object object, std::string_view name, simdjson::dom::element& value)
+{
+    bool found = false;
+    for (const auto pair : object)
+    {
+        if (pair.key != name) { continue; }
+        value = pair.value;
+        found = true;
+    }
+    return found;
+}
+
+/// The member `field`, or where there is none and it has dots, the member at the end of that path.
+bool find_field(simdjson::dom::object object, std::string_view field, simdjson::dom::element& value)
+{
+    if (find_member(object, field, value)) { return true; }
+    const std::size_t dot = field.find('.');
+    if (dot == std::string_view::npos || !find_member(object, field.substr(0, dot), value)) { return false; }
+    simdjson::dom::object inner;
+    return value.get(inner) == simdjson::SUCCESS && find_field(inner, field.substr(dot + 1), value);
+}
+
 }  // namespace
 
 struct TextFieldParser::Impl
@@ -80,15 +103,8 @@ std::string TextFieldParser::parse(const char* json, std::int64_t bytes, std::st
     if (error != simdjson::SUCCESS) { return fmt::format("not valid json ({})", syntax_reason(error)); }
     simdjson::dom::object object;
     if (root.get(object) != simdjson::SUCCESS) { return fmt::format("not a json object ({})", type_name(root.type())); }
-    bool found = false;
     simdjson::dom::element value;
-    for (const auto pair : object)
-    {
-        if (pair.key != impl_->field) { continue; }
-        value = pair.value;
-        found = true;
-    }
-    if (!found) { return missing_field(impl_->field, object); }
+    if (!find_field(object, impl_->field, value)) { return missing_field(impl_->field, object); }
     if (value.get(text) != simdjson::SUCCESS)
     {
         return fmt::format("field '{}' is {}, not a string", impl_->field, type_name(value.type()));

@@ -76,13 +76,13 @@ def test_elsewhere_than_debian_12_all_missing_needs_are_listed_and_nothing_is_in
 
 def test_a_libtorch_of_the_users_own_is_taken_and_a_wrong_one_named(tmp_path):
     folder = tmp_path / "mine"
-    result = call(["bash", str(SCRIPTS / "deps.sh")], tmp_path, LibTorch_ROOT=str(folder))
+    result = call(["bash", str(SCRIPTS / "deps.sh")], tmp_path, LibTorch_ROOT=str(folder), Arrow_ROOT="/")
     assert result.returncode == 1
     assert result.stderr == (f"plimsoll: LibTorch_ROOT={folder} has no lib/libtorch_cpu.so (wanted: an unpacked libtorch, a "
                              "torch folder or a venv)\n")
     (folder / "lib").mkdir(parents=True)
     (folder / "lib" / "libtorch_cpu.so").touch()
-    result = call(["bash", str(SCRIPTS / "deps.sh")], tmp_path, LibTorch_ROOT=str(folder))
+    result = call(["bash", str(SCRIPTS / "deps.sh")], tmp_path, LibTorch_ROOT=str(folder), Arrow_ROOT="/")
     assert result.returncode == 0, result.stderr
     assert not (tmp_path / "build" / "libtorch").exists()
 

@@ -28,6 +28,7 @@ struct Options
     std::string format = "auto";
     std::string document = "file";
     std::string on_bad_record = "error";
+    std::string input_list;
     std::string out;
     bool force = false;
     bool dry_run = false;
@@ -52,19 +53,19 @@ std::string set_validation(const OptionValue& value, double& share)
 void declare(OptionSet& options, Options& o)
 {
     declare_run_config(options, o.config);
-    options.add_texts("", "input", o.corpus.inputs, "text files and patterns ('text/*.jsonl', in quotes or not)")
-        .required()
+    options.add_texts("", "input", o.corpus.inputs, "jsonl, txt (.gz, .zst too), Parquet: files, patterns ('text/*.jsonl.zst', in quotes or not), @LIST of such, - for standard input")
         .value_name("FILE ...")
         .peers({"input-prefix", "files"});
+    options.add_text("", "input-list", o.input_list, "the same as --input @FILE: one path or pattern a line").value_name("FILE");
     options.add_text("", "tokenizer", o.corpus.tokenizer, "bytes (id = byte, 256 ends a document)")
         .peers({"tokenizer-type", "tokenizer-model"});
     options.add_text("", "out", o.out, "directory of the shards; appears when all are complete")
         .value_name("DIR")
         .peers({"output-prefix", "output"});
-    options.add_choice("", "format", o.format, {"auto", "txt", "jsonl"}, "of all inputs; auto: by their endings");
+    options.add_choice("", "format", o.format, {"auto", "txt", "jsonl", "parquet"}, "of all inputs; auto: by their endings");
     options.add_choice("", "document", o.document, {"file", "line", "blank-line"},
                        "what a document is in txt: the file, a line, lines up to a blank one");
-    options.add_text("", "text-field", o.corpus.text.text_field, "field of jsonl that holds the text")
+    options.add_text("", "text-field", o.corpus.text.text_field, "field of jsonl, column of Parquet that holds the text; a.b is field b of a")
         .value_name("NAME")
         .peers({"json-keys"});
     options
@@ -78,8 +79,8 @@ void declare(OptionSet& options, Options& o)
             "share of documents for OUT/validation, chosen by a hash of their text keyed by --seed N ([run] seed, the run's): 0.5%")
         .value_name("SHARE")
         .peers({"split"});
-    options.add_choice("", "on-bad-record", o.on_bad_record, {"error", "skip"},
-                       "skip: go on and list them in OUT/bad_records.jsonl");
+    options.add_choice("", "on-bad-record", o.on_bad_record, {"error", "skip", "replace"},
+                       "skip: go on and list them in OUT/bad_records.jsonl; replace: and put a document of one U+FFFD in their place");
     options
         .add_bytes(
             "", "max-record-bytes", o.corpus.text.max_record_bytes,
@@ -94,6 +95,8 @@ void declare(OptionSet& options, Options& o)
 
 void validate(Options& o)
 {
+    if (!o.input_list.empty()) { o.corpus.inputs.push_back("@" + o.input_list); }
+    VALIDATE(!o.corpus.inputs.empty(), UsageError, "--input is missing (text files and patterns)");
     VALIDATE(o.dry_run || !o.out.empty(), UsageError,
              "--out is missing (directory of the shards). give it, or --dry-run");
     o.corpus.out = o.out;
@@ -101,11 +104,13 @@ void validate(Options& o)
     o.corpus.existing = o.force ? CorpusOptions::Existing::replace : CorpusOptions::Existing::refuse;
     o.corpus.mode = o.dry_run ? CorpusOptions::Mode::dry_run : CorpusOptions::Mode::write;
     TextInputOptions& text = o.corpus.text;
-    text.format = o.format == "txt" ? TextFormat::txt : o.format == "jsonl" ? TextFormat::jsonl : TextFormat::by_name;
+    text.format = o.format == "txt" ? TextFormat::txt : o.format == "jsonl" ? TextFormat::jsonl : o.format == "parquet" ? TextFormat::parquet : TextFormat::by_name;
     text.document = o.document == "line"         ? DocumentUnit::line
                     : o.document == "blank-line" ? DocumentUnit::blank_line
                                                  : DocumentUnit::file;
-    text.on_bad_record = o.on_bad_record == "skip" ? BadRecordPolicy::skip : BadRecordPolicy::error;
+    text.on_bad_record = o.on_bad_record == "skip"      ? BadRecordPolicy::skip
+                         : o.on_bad_record == "replace" ? BadRecordPolicy::replace
+                                                        : BadRecordPolicy::error;
 }
 
 ExitCode run_shard(const Options& o)

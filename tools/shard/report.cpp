@@ -60,7 +60,8 @@ std::string corpus_report_text(const CorpusReport& report, const std::string& ou
                                    format_grouped(report.empty), format_grouped(report.counts.bad_records));
     if (report.counts.bad_records > 0)
     {
-        text += dry_run ? " (skipped)" : fmt::format(" (skipped, see {}/bad_records.jsonl)", out);
+        const char* fate = report.replaced_bad_records ? "replaced" : "skipped";
+        text += dry_run ? fmt::format(" ({})", fate) : fmt::format(" ({}, see {}/bad_records.jsonl)", fate, out);
     }
     if (report.counts.invalid_utf8 > 0)
     {

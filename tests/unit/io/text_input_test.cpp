@@ -7,7 +7,8 @@
 
 #include "base/error.hpp"
 #include "io/text_input.hpp"
-#include "io/text_input_lines.hpp"
+#include "io/text_input_blocks.hpp"
+#include "io/text_input_documents.hpp"
 #include "io/utf8.hpp"
 #include "support/temp_dir.hpp"
 
@@ -235,8 +236,8 @@ TEST_F(TextInputTest, SkippedRecordsAreReportedWithTheirPlace)
 
 TEST_F(TextInputTest, LinesAcrossBufferBordersAreWhole)
 {
-    // Lengths around the reader's 1 MiB chunks, and one line of several chunks.
-    const std::int64_t chunk = LineReader::chunk_bytes;
+    // Lengths around the reader's blocks of 1 MiB, and one line of several blocks.
+    const std::int64_t chunk = TextInputOptions().block_bytes;
     std::string content;
     Texts expected;
     for (const std::int64_t length : {chunk - 1, chunk, chunk + 1, 3 * chunk + 7, std::int64_t{0}, std::int64_t{1}})
@@ -318,19 +319,157 @@ TEST_F(TextInputTest, UnreadableInputsAreRefusedBeforeTheFirstIsRead)
               "cannot read '" + dir_.path() + "' (a directory). name its files: '" + dir_.path() + "/*.jsonl'");
     EXPECT_EQ(refusal(write("a.jsonl.gz", "")),
               "cannot read '" + (dir_ / "a.jsonl.gz") +
-                  "' (gzip input is not available in this version). available: .jsonl .txt, uncompressed");
+                  "' (its first bytes are neither gzip nor zstd). is it complete?");
+    EXPECT_EQ(refusal(write("a.jsonl.xz", "")),
+              "cannot read '" + (dir_ / "a.jsonl.xz") +
+                  "' (xz is not available in this version). compress it with gzip or zstd");
     EXPECT_EQ(refusal(write("a.csv", "")),
               "cannot tell the format of '" + (dir_ / "a.csv") +
-                  "' (endings known: .jsonl .ndjson .txt .text .md). say --format txt or jsonl");
-    EXPECT_EQ(refusal(write("a.txt", "\x28\xB5\x2F\xFD....")),
-              "cannot read '" + (dir_ / "a.txt") +
-                  "' (its first bytes are zstd, which is not available in this version). decompress it first");
+                  "' (endings known: .jsonl .ndjson .txt .text .md .parquet, the first five with .gz or .zst behind them "
+                  "too). say --format txt, jsonl or parquet");
+    EXPECT_EQ(refusal(write("a.parquet", "{}")),
+              "cannot read '" + (dir_ / "a.parquet") + "' (it does not begin as Parquet does)");
+    EXPECT_EQ(refusal(write("p.txt", "PAR1....")),
+              "cannot read '" + (dir_ / "p.txt") + "' (its first bytes are those of Parquet). say --format parquet");
+    EXPECT_EQ(refusal("-"), "cannot tell the format of standard input. say --format txt or jsonl");
+    EXPECT_EQ(refusal("@" + write("empty.list", "# nothing\n\n")),
+              "no input files (the list is empty). give them with --input");
     EXPECT_EQ(refusal(write("b.txt", "\xFF\xFE"
                                      "a\0"s)),
               "cannot read '" + (dir_ / "b.txt") + "' (UTF-16 by its byte order mark). convert it to UTF-8");
     ASSERT_EQ(::mkfifo((dir_ / "pipe.txt").c_str(), 0600), 0);
     EXPECT_EQ(refusal(dir_ / "pipe.txt"),
-              "cannot read '" + (dir_ / "pipe.txt") + "' (not a regular file). write it to a file first");
+              "cannot read '" + (dir_ / "pipe.txt") +
+                  "' (not a regular file). write it to a file first, or to standard input (--input -)");
+}
+
+TEST_F(TextInputTest, ListsNameFilesAndPatterns)
+{
+    const std::string a = write("a.txt", "x");
+    const std::string b = write("b.txt", "y");
+    const std::string list = write("in.list", "# two\r\n" + b + "\r\n\n" + (dir_ / "*.txt") + "\n");
+    const std::vector<InputFile> files = find_input_files({"@" + list});
+    ASSERT_EQ(files.size(), 2U);
+    EXPECT_EQ(files[0].path, b);
+    EXPECT_EQ(files[1].path, a);
+}
+
+TEST_F(TextInputTest, ReplacedRecordsKeepTheirPlace)
+{
+    TextInputOptions options;
+    options.on_bad_record = BadRecordPolicy::replace;
+    EXPECT_EQ(read("a.jsonl", "{\"text\":\"a\"}\nnonsense\n{\"text\":\"b\"}\n{\"te", options),
+              (Texts{"a", replacement, "b", replacement}));
+    EXPECT_EQ(lines_, (std::vector<std::int64_t>{1, 2, 3, 4}));
+    EXPECT_EQ(bad_.size(), 2U);
+}
+
+TEST_F(TextInputTest, FieldsInsideObjectsAreNamedByTheirPath)
+{
+    TextInputOptions options;
+    options.text_field = "a.b";
+    EXPECT_EQ(read("a.jsonl", "{\"a\":{\"b\":\"in\"}}\n{\"a.b\":\"out\",\"a\":{\"b\":\"in\"}}\n", options), (Texts{"in", "out"}));
+    EXPECT_EQ(failure("a.jsonl", "{\"a\":{\"c\":1}}\n", options),
+              ":1: no field 'a.b' (fields: a). mend it or use --on-bad-record skip");
+}
+
+namespace
+{
+
+struct Seen
+{
+    std::string text;
+    std::int64_t line = 0;
+    std::int64_t offset = 0;
+    bool operator==(const Seen& other) const { return text == other.text && line == other.line && offset == other.offset; }
+};
+
+/// All documents from a position on, and the positions between blocks.
+std::vector<Seen> documents_from(const std::vector<InputFile>& files, const TextInputOptions& options, InputPosition from,
+                                 std::vector<std::pair<InputPosition, std::size_t>>* borders = nullptr)
+{
+    BlockReader reader(files, options, from);
+    BlockDocuments documents(files, options);
+    TextBlock block;
+    std::vector<Seen> seen;
+    Document document;
+    while (reader.next(block))
+    {
+        documents.start(block);
+        while (documents.next(document)) { seen.push_back({std::string(document.text), document.line, document.offset}); }
+        if (borders != nullptr) { borders->emplace_back(block.end, seen.size()); }
+    }
+    return seen;
+}
+
+const std::string awkward_text = "\xEF\xBB\xBF\n\nfirst\r\nmore\n \t\n\nsecond \xFF\n\n\nthis one is longer than thirty bytes\nand "
+                                 "more\n\nx\n\n\n\nlast\nwithout end";
+
+}  // namespace
+
+TEST_F(TextInputTest, BlocksOfAnySizeHoldTheSameDocumentsAndAnyBorderIsAStart)
+{
+    std::string json;
+    for (const char* line : {"{\"text\":\"a\"}", "", "nonsense", "{\"text\":\"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\"}", "{\"text\":\"c\"}"})
+    {
+        json += std::string(line) + "\n";
+    }
+    write("a.txt", awkward_text);
+    write("b.txt", "");
+    write("c.txt", "end\n");
+    write("a.jsonl", json + "{\"text\":\"d\"}");
+    write("b.jsonl", json);
+    for (const DocumentUnit unit : {DocumentUnit::line, DocumentUnit::blank_line, DocumentUnit::file})
+    {
+        TextInputOptions options = by(unit);
+        options.on_bad_record = BadRecordPolicy::replace;
+        options.max_record_bytes = unit == DocumentUnit::file ? 200 : 30;
+        const std::vector<InputFile> files = find_input_files({dir_ / (unit == DocumentUnit::file ? "*.jsonl" : "*.txt")});
+        const std::vector<Seen> expected = documents_from(files, options, {});
+        EXPECT_GT(expected.size(), 5U);
+        for (const std::int64_t block_bytes : {1, 2, 3, 7, 20, 50, 1000})
+        {
+            options.block_bytes = block_bytes;
+            std::vector<std::pair<InputPosition, std::size_t>> borders;
+            EXPECT_TRUE(documents_from(files, options, {}, &borders) == expected) << block_bytes;
+            for (const auto& border : borders)
+            {
+                const std::vector<Seen> rest = documents_from(files, options, border.first);
+                EXPECT_TRUE(std::equal(rest.begin(), rest.end(), expected.begin() + static_cast<std::ptrdiff_t>(border.second),
+                                       expected.end()))
+                    << block_bytes << " from document " << border.second;
+            }
+        }
+    }
+}
+
+TEST_F(TextInputTest, RangesOfAFileTogetherHoldEachRecordOnceWithItsLine)
+{
+    std::string content;
+    for (int i = 0; i < 40; ++i) { content += std::string(static_cast<std::size_t>(i % 7), 'x') + "\n"; }
+    const std::vector<InputFile> whole = find_input_files({write("a.txt", content + "end")});
+    TextInputOptions options = by(DocumentUnit::line);
+    options.max_record_bytes = 5;
+    options.on_bad_record = BadRecordPolicy::replace;
+    const std::vector<Seen> expected = documents_from(whole, options, {});
+    ASSERT_TRUE(divisible(whole[0], DocumentUnit::line));
+    for (std::int64_t parts = 1; parts < 12; ++parts)
+    {
+        std::vector<std::string> texts;
+        std::vector<std::int64_t> bad_lines;
+        for (std::int64_t part = 0; part < parts; ++part)
+        {
+            std::vector<InputFile> files = whole;
+            files[0].begin = whole[0].bytes * part / parts;
+            files[0].end = whole[0].bytes * (part + 1) / parts;
+            TextInput input(files, options, [&](const BadRecord& record) { bad_lines.push_back(record.line); });
+            Document document;
+            while (input.next(document)) { texts.emplace_back(document.text); }
+        }
+        ASSERT_EQ(texts.size(), expected.size()) << parts;
+        for (std::size_t i = 0; i < texts.size(); ++i) { EXPECT_EQ(texts[i], expected[i].text); }
+        EXPECT_EQ(bad_lines, (std::vector<std::int64_t>{7, 14, 21, 28, 35}));
+    }
 }
 
 }  // namespace plimsoll
