@@ -11,6 +11,7 @@
 #include "io/file.hpp"
 #include "io/tokenizer/tokenizer.hpp"
 #include "report.hpp"
+#include "token_files_report.hpp"
 
 namespace plimsoll
 {
@@ -190,6 +191,7 @@ std::vector<std::string> shard_paths(const std::string& path)
 
 std::string inspect_text(const std::string& path, OutputKind kind)
 {
+    if (const auto format = token_format_of(path)) { return token_files_text(*format, path, kind); }
     check_named(path);
     return is_directory(path) ? inspect_directory(path, kind) : inspect_file(path, kind);
 }
@@ -214,10 +216,15 @@ std::string document_text(const std::string& path, std::int64_t number)
 
 std::string verify_text(const std::vector<std::string>& paths, OutputKind kind)
 {
-    for (const std::string& path : paths) { check_named(path); }
     std::int64_t total = 0;
     for (const std::string& path : paths)
     {
+        if (const auto format = token_format_of(path))
+        {
+            total += token_files_info(*format, path).file_bytes;
+            continue;
+        }
+        check_named(path);
         for (const std::string& shard : shard_paths(path)) { total += std::max<std::int64_t>(0, file_size(shard)); }
     }
     Progress progress(stderr, kind_of(stderr), "verify", ProgressUnit::bytes, total);
@@ -232,8 +239,17 @@ std::string verify_text(const std::vector<std::string>& paths, OutputKind kind)
         sum.num_documents += info.num_documents;
         sum.file_bytes += info.file_bytes;
     };
+    std::int64_t of_others = 0;
+    std::int64_t tokens_of_others = 0;
     for (const std::string& path : paths)
     {
+        if (const auto format = token_format_of(path))
+        {
+            const TokenFilesInfo info = verify_token_files(*format, path, on_bytes);
+            of_others += info.num_files;
+            tokens_of_others += std::max<std::int64_t>(0, info.num_tokens);
+            continue;
+        }
         if (is_directory(path))
         {
             for (const CorpusShard& shard : verify_corpus(path, on_bytes).shards) { add(shard.info); }
@@ -253,9 +269,18 @@ std::string verify_text(const std::vector<std::string>& paths, OutputKind kind)
         json["documents"] = sum.num_documents;
         json["tokens"] = sum.num_tokens;
         json["file_bytes"] = sum.file_bytes;
+        json["files_of_other_formats"] = of_others;
+        json["tokens_of_other_formats"] = tokens_of_others;
         return json.dump(2) + "\n";
     }
-    return fmt::format("verify     ok: {} shard{}, {} documents, {} tokens, {}, every checksum matches\n", shards,
+    std::string text;
+    if (of_others > 0)
+    {
+        text = fmt::format("verify     ok: {} file{} of other formats, {} tokens; they hold no checksums\n",
+                           format_grouped(of_others), of_others == 1 ? "" : "s", format_grouped(tokens_of_others));
+        if (shards == 0) { return text; }
+    }
+    return text + fmt::format("verify     ok: {} shard{}, {} documents, {} tokens, {}, every checksum matches\n", shards,
                        shards == 1 ? "" : "s", format_grouped(sum.num_documents), format_grouped(sum.num_tokens),
                        format_storage(static_cast<double>(sum.file_bytes)));
 }
