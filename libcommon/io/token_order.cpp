@@ -1,6 +1,8 @@
 #include "io/token_order.hpp"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "base/digest.hpp"
 #include "base/error.hpp"
@@ -10,9 +12,6 @@ namespace plimsoll
 
 namespace
 {
-
-/// Keeps the order of samples apart from other permutations of the same seed.
-constexpr auto order_stream = static_cast<std::uint64_t>(RngPurpose::data_order);
 
 void resize(TokenBatch& batch, std::int64_t num, std::int64_t seq_len)
 {
@@ -42,65 +41,191 @@ void fill_row(const TokenSource& source, std::int64_t begin, std::int64_t num_la
     for (std::int64_t i = 0; i < num_labels; ++i) { batch.num_valid += batch.mask[static_cast<std::size_t>(at + i)]; }
 }
 
-}  // namespace
+constexpr std::uint64_t stream_stage = 11;
 
-TokenOrder::TokenOrder(const TokenSource& source, std::int64_t seq_len, std::uint64_t seed)
-    : source_(source),
-      seq_len_(seq_len),
-      seed_(seed),
-      num_samples_(seq_len > 0 ? (source.num_tokens() - 1) / seq_len : 0)
+std::int64_t samples_in(const OrderSource& source, std::int64_t seq_len)
 {
-    VALIDATE(seq_len > 0, ConfigError, "seq-len {} is not positive", seq_len);
-    VALIDATE(num_samples_ > 0, ConfigError,
-             "the data holds {} tokens (seq-len {} needs {}). use a shorter seq-len or more text", source.num_tokens(),
-             seq_len, seq_len + 1);
+    const std::int64_t tokens = source.tokens->num_tokens();
+    const std::int64_t samples = (tokens - 1) / seq_len;
+    VALIDATE(samples > 0, ConfigError, "the data{} holds {} tokens (seq-len {} needs {}). use a shorter seq-len or more text",
+             source.name.empty() ? "" : " of '" + source.name + "'", tokens, seq_len, seq_len + 1);
+    return samples;
 }
 
-std::int64_t TokenOrder::sample_at(std::int64_t position) const
+/// Lines of a plan: what stands before the first space, and what behind it.
+std::map<std::string, std::string> by_name(const std::vector<std::string>& fields)
 {
-    EXPECT(position >= 0);
-    const std::int64_t epoch = position / num_samples_;
-    if (epoch != cached_epoch_)
+    std::map<std::string, std::string> values;
+    for (const std::string& field : fields)
     {
-        permutation_ = KeyedPermutation(static_cast<std::uint64_t>(num_samples_), seed_, order_stream,
-                                        static_cast<std::uint64_t>(epoch));
-        cached_epoch_ = epoch;
+        const std::size_t space = field.find(' ');
+        values[field.substr(0, space)] = space == std::string::npos ? "" : field.substr(space + 1);
     }
-    return static_cast<std::int64_t>(permutation_(static_cast<std::uint64_t>(position % num_samples_)));
+    return values;
+}
+
+}  // namespace
+
+std::uint64_t stage_seed(std::uint64_t seed, std::int64_t base)
+{
+    return base == 0 ? seed : hash_numbers({seed, stream_stage, static_cast<std::uint64_t>(base)});
+}
+
+TokenOrder::TokenOrder(const TokenSource& source, std::int64_t seq_len, std::uint64_t seed)
+    : TokenOrder({OrderSource{"", &source, 1.0}}, OrderSettings{seq_len, seed, Shuffle()})
+{
+}
+
+TokenOrder::TokenOrder(std::vector<OrderSource> sources, const OrderSettings& settings)
+    : sources_(std::move(sources)),
+      settings_(settings),
+      samples_(make_samples(settings.seed))
+{
+    for (std::int64_t d = 0; d < samples_.num_sources(); ++d) { num_samples_ += samples_.size(d); }
+}
+
+SampleOrder TokenOrder::make_samples(std::uint64_t seed) const
+{
+    VALIDATE(settings_.seq_len > 0, ConfigError, "seq-len {} is not positive", settings_.seq_len);
+    std::vector<SampleSource> sources;
+    for (const OrderSource& source : sources_)
+    {
+        SampleSource made;
+        made.name = source.name;
+        made.size = samples_in(source, settings_.seq_len);
+        made.weight = source.weight;
+        sources.push_back(std::move(made));
+    }
+    return SampleOrder(sources, settings_.shuffle.kind, settings_.shuffle.window_tokens / settings_.seq_len, seed);
+}
+
+void TokenOrder::begin_stage(std::int64_t base)
+{
+    EXPECT(base >= 0);
+    stage_base_ = base;
+    samples_ = make_samples(stage_seed(settings_.seed, base));
+}
+
+std::vector<std::int64_t> TokenOrder::counts(std::int64_t end) const
+{
+    return samples_.counts(std::max<std::int64_t>(0, end - stage_base_));
+}
+
+SampleId TokenOrder::id_at(std::int64_t position) const
+{
+    EXPECT(position >= stage_base_);
+    return samples_.at(position - stage_base_);
 }
 
 void TokenOrder::read(std::int64_t first, std::int64_t num, TokenBatch& batch) const
 {
     EXPECT(first >= 0 && num >= 0);
-    resize(batch, num, seq_len_);
+    const std::int64_t seq_len = settings_.seq_len;
+    resize(batch, num, seq_len);
     std::vector<std::int64_t> tokens;
     std::vector<std::uint8_t> mask;
     for (std::int64_t row = 0; row < num; ++row)
     {
-        fill_row(source_, sample_at(first + row) * seq_len_, seq_len_, row, batch, tokens, mask);
+        const SampleId id = id_at(first + row);
+        const TokenSource& source = *sources_[static_cast<std::size_t>(id.source)].tokens;
+        fill_row(source, id.sample * seq_len, seq_len, row, batch, tokens, mask);
     }
+}
+
+std::string TokenOrder::content_of(std::size_t source, std::size_t num_shards) const
+{
+    std::string content;
+    const std::vector<TokenShardInfo>& shards = sources_[source].tokens->shards();
+    EXPECT(num_shards <= shards.size());
+    for (std::size_t i = 0; i < num_shards; ++i)
+    {
+        content += fmt::format("{} {:08x} {} {:08x}\n", shards[i].num_tokens, shards[i].tokens_crc, shards[i].has_loss_mask,
+                               shards[i].loss_mask_crc);
+    }
+    return sha256_hex(content);
 }
 
 std::vector<std::string> TokenOrder::plan_fields() const
 {
-    std::string content;
-    for (const TokenShardInfo& info : source_.shards())
+    std::vector<std::string> fields = {fmt::format("order {}", version), fmt::format("seq-len {}", settings_.seq_len), "overlap 1"};
+    if (settings_.shuffle.kind == Shuffle::Kind::none) { fields.push_back("shuffle none"); }
+    if (settings_.shuffle.kind == Shuffle::Kind::window)
     {
-        content += fmt::format("{} {:08x} {} {:08x}\n", info.num_tokens, info.tokens_crc, info.has_loss_mask,
-                               info.loss_mask_crc);
+        fields.push_back(fmt::format("shuffle window-v1 {}", samples_.pool_samples()));
     }
-    const TokenShardInfo& first = source_.shards().front();
-    return {fmt::format("order {}", version),
-            fmt::format("seq-len {}", seq_len_),
-            "overlap 1",
-            fmt::format("tokenizer {} {}", first.tokenizer, first.fingerprint),
-            fmt::format("vocab {}", first.vocab),
-            fmt::format("shards {}", source_.shards().size()),
-            fmt::format("tokens {}", source_.num_tokens()),
-            fmt::format("content {}", sha256_hex(content))};
+    const bool is_blend = sources_.size() > 1;
+    if (is_blend) { fields.push_back("blend even-v1"); }
+    for (std::size_t d = 0; d < sources_.size(); ++d)
+    {
+        const TokenSource& tokens = *sources_[d].tokens;
+        const TokenShardInfo& first = tokens.shards().front();
+        const std::string of = is_blend ? sources_[d].name + "." : "";
+        if (is_blend)
+        {
+            const double slots = samples_.share(static_cast<std::int64_t>(d)) * static_cast<double>(BlendOrder::block_positions);
+            fields.push_back(fmt::format("{}share {}/{}", of, static_cast<std::int64_t>(slots), BlendOrder::block_positions));
+        }
+        fields.push_back(fmt::format("{}tokenizer {} {}", of, first.tokenizer, first.fingerprint));
+        fields.push_back(fmt::format("{}vocab {}", of, first.vocab));
+        fields.push_back(fmt::format("{}shards {}", of, tokens.shards().size()));
+        fields.push_back(fmt::format("{}tokens {}", of, tokens.num_tokens()));
+        fields.push_back(fmt::format("{}content {}", of, content_of(d, tokens.shards().size())));
+    }
+    return fields;
 }
 
 std::string TokenOrder::plan_hash() const { return sha256_hex(fmt::format("{}", fmt::join(plan_fields(), "\n"))); }
+
+std::string append_fault(const std::vector<std::string>& old_fields, const TokenOrder& now)
+{
+    const std::map<std::string, std::string> old = by_name(old_fields);
+    const std::map<std::string, std::string> present = by_name(now.plan_fields());
+    const auto value = [](const std::map<std::string, std::string>& fields, const std::string& name)
+    {
+        const auto found = fields.find(name);
+        return found == fields.end() ? std::string("(not set)") : found->second;
+    };
+    for (const char* field : {"order", "seq-len", "overlap", "shuffle"})
+    {
+        if (value(old, field) != value(present, field))
+        {
+            return fmt::format("{} {} -> {}", field, value(old, field), value(present, field));
+        }
+    }
+    const auto has_old = [&](const std::string& name) { return old.count(name + "shards") > 0; };
+    std::set<std::string> kept;
+    for (std::size_t d = 0; d < now.sources().size(); ++d)
+    {
+        const OrderSource& source = now.sources()[d];
+        std::string prefix = source.name + ".";
+        // The fields of a run with one source carry no name: it is the first one now.
+        if (!has_old(prefix) && d == 0 && has_old("")) { prefix.clear(); }
+        if (!has_old(prefix)) { continue; }
+        kept.insert(prefix);
+        const std::string shown = source.name.empty() ? "the data" : "'" + source.name + "'";
+        const std::size_t num_old = std::stoul(value(old, prefix + "shards"));
+        const std::vector<TokenShardInfo>& shards = source.tokens->shards();
+        const std::string tokenizer = fmt::format("{} {}", shards.front().tokenizer, shards.front().fingerprint);
+        if (value(old, prefix + "tokenizer") != tokenizer) { return fmt::format("{} has another tokenizer", shown); }
+        if (num_old > shards.size())
+        {
+            return fmt::format("{} had {} shards and now has {}", shown, num_old, shards.size());
+        }
+        if (now.content_of(d, num_old) != value(old, prefix + "content"))
+        {
+            return fmt::format("the first {} shards of {} are not the old ones", num_old, shown);
+        }
+    }
+    for (const auto& field : old)
+    {
+        const std::string suffix = "shards";
+        const std::string& name = field.first;
+        if (name.size() < suffix.size() || name.compare(name.size() - suffix.size(), suffix.size(), suffix) != 0) { continue; }
+        const std::string prefix = name.substr(0, name.size() - suffix.size());
+        if (kept.count(prefix) == 0) { return fmt::format("'{}' is gone", prefix.substr(0, prefix.size() - (prefix.empty() ? 0 : 1))); }
+    }
+    return "";
+}
 
 std::string plan_difference(const std::vector<std::string>& old_fields, const std::vector<std::string>& new_fields)
 {

@@ -60,22 +60,33 @@ class TokenShardWriter
     std::unique_ptr<Impl> impl_;
 };
 
+/// Stored tokens, read by ranges. Thread-safe after construction.
+class TokenFile
+{
+  public:
+    virtual ~TokenFile() = default;
+    virtual const TokenShardInfo& info() const = 0;
+    /// tokens [begin, begin + num) as int64. @throws FormatError for damaged data, naming the file
+    virtual void read(std::int64_t begin, std::int64_t num, std::int64_t* tokens) const = 0;
+    /// loss mask of the same range, all 1 when the file has none.
+    virtual void read_loss_mask(std::int64_t begin, std::int64_t num, std::uint8_t* mask) const = 0;
+};
+
 /// Reads ranges of one shard; blocks are checked against their CRC when first touched. Memory: the CRC tables (4
 /// bytes per 64 KiB) and what a call asks for. Thread-safe after construction.
-class TokenShardReader
+class TokenShardReader : public TokenFile
 {
   public:
     /// @throws FormatError "x.h5: truncated file ..." and the like, naming file and reason.
     explicit TokenShardReader(const std::string& path);
-    ~TokenShardReader();
+    ~TokenShardReader() override;
     TokenShardReader(TokenShardReader&&) noexcept;
     TokenShardReader& operator=(TokenShardReader&&) noexcept;
 
-    const TokenShardInfo& info() const;
-    /// tokens [begin, begin + num) as int64. @throws FormatError on a CRC mismatch naming file and block.
-    void read(std::int64_t begin, std::int64_t num, std::int64_t* tokens) const;
-    /// loss mask of the same range, all 1 when the shard has none.
-    void read_loss_mask(std::int64_t begin, std::int64_t num, std::uint8_t* mask) const;
+    const TokenShardInfo& info() const override;
+    /// @throws FormatError on a CRC mismatch naming file and block.
+    void read(std::int64_t begin, std::int64_t num, std::int64_t* tokens) const override;
+    void read_loss_mask(std::int64_t begin, std::int64_t num, std::uint8_t* mask) const override;
     /// Document ends (exclusive) in tokens and text bytes per document.
     std::vector<std::uint64_t> document_ends() const;
     std::vector<std::uint64_t> document_text_bytes() const;
@@ -91,12 +102,21 @@ class TokenShardReader
 };
 
 /// A sequence of shards read as one virtual concatenation of tokens. Thread-safe after construction.
+///
+/// There is no index to build: what the start needs of a shard stands in the manifest.json beside it (or above it), else in its
+/// header. A shard with a manifest row and the size that the row says is opened when first read, and must then be the one
+/// described. At most 256 shards are open, so memory and descriptors do not grow with their number.
 class TokenSource
 {
   public:
-    /// Opens all shards; vocab, dtype and fingerprint must agree.
+    static constexpr std::size_t max_open = 256;
+
+    /// Vocabulary, dtype and fingerprint must agree.
     /// @throws FormatError naming both files and the field, ConfigError for an empty list
     explicit TokenSource(const std::vector<std::string>& paths);
+    ~TokenSource();
+    TokenSource(TokenSource&&) noexcept;
+    TokenSource& operator=(TokenSource&&) noexcept;
 
     const std::vector<TokenShardInfo>& shards() const { return infos_; }
     std::int64_t num_tokens() const { return num_tokens_; }
@@ -105,14 +125,18 @@ class TokenSource
     const std::string& fingerprint() const { return infos_.front().fingerprint; }
     bool has_loss_mask() const;
     /// Tokens [begin, begin + num) of the concatenation and their loss mask (null: not wanted).
+    /// @throws FormatError also where a shard is not what its manifest says
     void read(std::int64_t begin, std::int64_t num, std::int64_t* tokens, std::uint8_t* loss_mask) const;
+    /// Shards that are open now.
+    std::size_t num_open() const;
 
   private:
-    std::vector<TokenShardReader> readers_;
+    struct Open;
     std::vector<TokenShardInfo> infos_;
     std::vector<std::int64_t> starts_;
     std::int64_t num_tokens_ = 0;
     std::int64_t text_bytes_ = 0;
+    std::unique_ptr<Open> open_;
 };
 
 }  // namespace plimsoll

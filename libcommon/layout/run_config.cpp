@@ -223,6 +223,41 @@ DataSource& source_of(RunConfig::Data& data, const std::string& name)
     return data.sources.back();
 }
 
+constexpr const char* megatron_scheme = "megatron:";
+
+bool has_scheme(const std::string& word) { return word.rfind(megatron_scheme, 0) == 0; }
+
+/// As expand_paths(); behind a scheme stands a prefix of file names, not a pattern.
+Names expand_shards(const OptionValue& value)
+{
+    Names shards;
+    for (const std::string& word : value.words)
+    {
+        if (has_scheme(word))
+        {
+            const std::string prefix = word.substr(std::string(megatron_scheme).size());
+            VALIDATE(!prefix.empty(), ConfigError, "'{}' names no files (megatron:PREFIX reads PREFIX.bin and PREFIX.idx)", word);
+            shards.push_back(megatron_scheme + resolve_path(prefix, value.directory));
+            continue;
+        }
+        OptionValue paths = value;
+        paths.text = word;
+        paths.words = {word};
+        for (std::string& path : expand_paths(paths))
+        {
+            if (std::find(shards.begin(), shards.end(), path) == shards.end()) { shards.push_back(std::move(path)); }
+        }
+    }
+    return shards;
+}
+
+std::string quoted(const Names& names)
+{
+    Names words;
+    for (const std::string& name : names) { words.push_back(quote_word(name)); }
+    return fmt::format("{}", fmt::join(words, " "));
+}
+
 /// Keys of one source; it exists from the first key that is set.
 void declare_source(OptionSet& options, RunConfig::Data& data, const std::string& section, const std::string& name)
 {
@@ -232,12 +267,10 @@ void declare_source(OptionSet& options, RunConfig::Data& data, const std::string
             [&data, name](const OptionValue& value)
             {
                 std::vector<std::string>& shards = source_of(data, name).shards;
-                shards = expand_paths(value);
-                Names words;
-                for (const std::string& shard : shards) { words.push_back(quote_word(shard)); }
-                return fmt::format("{}", fmt::join(words, " "));
+                shards = expand_shards(value);
+                return quoted(shards);
             },
-            "token shards to learn from; globs expand")
+            "token shards to learn from; globs expand; megatron:PREFIX reads PREFIX.bin and PREFIX.idx")
         .value_name("FILE ...")
         .peers({"data-path", "train-data-path", "dataset-path", "training.dataset-path"});
     options
@@ -253,6 +286,32 @@ void declare_source(OptionSet& options, RunConfig::Data& data, const std::string
             "share of the training tokens")
         .value_name("X")
         .shown_default("1");
+    options
+        .add_custom(
+            section, "max-epochs", one, "",
+            [&data, name](const OptionValue& value)
+            {
+                const double epochs = parse_number(value.text);
+                VALIDATE(epochs > 0, ConfigError, "{} is too small (more than 0)", value.text);
+                source_of(data, name).max_epochs = epochs;
+                return number_text(epochs);
+            },
+            "a run that would read the source more often is refused")
+        .value_name("X")
+        .shown_default("no limit");
+    options
+        .add_custom(
+            section, "vocab", one, "",
+            [&data, name](const OptionValue& value)
+            {
+                const std::int64_t vocab = parse_count(value.text);
+                VALIDATE(vocab > 0, ConfigError, "{} is too small (at least 1)", value.text);
+                source_of(data, name).vocab = vocab;
+                return std::to_string(vocab);
+            },
+            "token ids are below this, of files that do not say (megatron:)")
+        .value_name("N")
+        .shown_default("the model's");
 }
 
 void declare_data(OptionSet& options, RunConfig::Data& data)
@@ -264,6 +323,17 @@ void declare_data(OptionSet& options, RunConfig::Data& data)
         .no_default()
         .peers({"seq-length", "sequence-length", "max-seq-len", "training.seq-len", "max-position-embeddings",
                 "max-seq-length"});
+    options
+        .add_custom(
+            "data", "shuffle", one, "global",
+            [&data](const OptionValue& value)
+            {
+                data.shuffle = parse_shuffle(value.text);
+                return shuffle_text(data.shuffle);
+            },
+            "order of samples: all mixed; mixed within windows of N tokens, for storage with slow random access; as stored")
+        .value_name("global|window:N|none")
+        .peers({"dataloader-type", "shuffle-algo", "shuffle-block-size"});
     declare_source(options, data, "data", "");
     options.add_named_sections("data", [&data](OptionSet& set, const std::string& name)
                                { declare_source(set, data, "data." + name, name); });
@@ -273,10 +343,8 @@ void declare_data(OptionSet& options, RunConfig::Data& data)
             for (const DataSource& source : data.sources)
             {
                 const std::string section = source.name.empty() ? "data" : "data." + source.name;
-                VALIDATE(!source.shards.empty(), ConfigError, "[{}] has a weight but no shards. set shards in [{}]",
-                         section, section);
+                VALIDATE(!source.shards.empty(), ConfigError, "[{}] has no shards. set shards in [{}]", section, section);
             }
-            check_num_sources(data.sources.size());
         });
 }
 
@@ -469,9 +537,87 @@ void declare_execution(OptionSet& options, RunConfig::Train& train)
         .peers({"check-weight-hash-across-dp-replicas-interval"});
 }
 
+std::int64_t parse_eval_tokens(const std::string& text)
+{
+    if (text == "all") { return -1; }
+    const std::int64_t tokens = parse_count(text);
+    VALIDATE(tokens > 0, ConfigError, "{} is too small (at least 1)", text);
+    return tokens;
+}
+
+std::string eval_tokens_text(std::int64_t tokens) { return tokens < 0 ? "all" : std::to_string(tokens); }
+
+EvalSet& eval_set_of(RunConfig::Eval& eval, const std::string& name)
+{
+    for (EvalSet& set : eval.sets)
+    {
+        if (set.name == name) { return set; }
+    }
+    eval.sets.emplace_back();
+    eval.sets.back().name = name;
+    return eval.sets.back();
+}
+
+/// Keys of one [eval.NAME]; what it does not say is as in [eval].
+void declare_eval_set(OptionSet& options, RunConfig::Eval& eval, const std::string& name)
+{
+    const std::string section = "eval." + name;
+    options
+        .add_custom(
+            section, "shards", list, "",
+            [&eval, name](const OptionValue& value)
+            {
+                EvalSet& set = eval_set_of(eval, name);
+                set.shards = expand_shards(value);
+                return quoted(set.shards);
+            },
+            "token shards of a further validation set")
+        .value_name("FILE ...");
+    options
+        .add_custom(
+            section, "every", one, "",
+            [&eval, name](const OptionValue& value)
+            {
+                eval_set_of(eval, name).every = parse_span(value.text);
+                return value.text;
+            },
+            "distance of its validations")
+        .value_name("SPAN")
+        .shown_default("as in [eval]");
+    options
+        .add_custom(
+            section, "tokens", one, "",
+            [&eval, name](const OptionValue& value)
+            {
+                const std::int64_t tokens = parse_eval_tokens(value.text);
+                eval_set_of(eval, name).tokens = tokens;
+                return eval_tokens_text(tokens);
+            },
+            "tokens of one validation, the same each time")
+        .value_name("N|all")
+        .shown_default("as in [eval]");
+    options.on_parsed(
+        [&options, &eval, name, section]
+        {
+            EvalSet& set = eval_set_of(eval, name);
+            VALIDATE(!set.shards.empty(), ConfigError, "[{}] has no shards. set shards in [{}]", section, section);
+            if (!options.is_set(section + ".every")) { set.every = eval.every; }
+            if (!options.is_set(section + ".tokens")) { set.tokens = eval.tokens; }
+        });
+}
+
 void declare_eval(OptionSet& options, RunConfig::Eval& eval)
 {
-    options.add_paths("eval", "shards", eval.shards, "token shards to validate on; globs expand")
+    options
+        .add_custom(
+            "eval", "shards", list, "",
+            [&eval](const OptionValue& value)
+            {
+                eval.shards = expand_shards(value);
+                return quoted(eval.shards);
+            },
+            "token shards to validate on; globs expand")
+        .value_name("FILE ...")
         .peers({"valid-data-path", "validation-data-path", "validation.dataset-path"});
     options.add_span("eval", "every", eval.every, "distance of validations")
         .peers({"eval-interval", "validation.freq", "val-check-interval", "eval-steps"});
@@ -480,10 +626,8 @@ void declare_eval(OptionSet& options, RunConfig::Eval& eval)
             "eval", "tokens", one, "all",
             [&eval](const OptionValue& value)
             {
-                eval.tokens = value.text == "all" ? -1 : parse_count(value.text);
-                VALIDATE(value.text == "all" || eval.tokens > 0, ConfigError, "{} is too small (at least 1)",
-                         value.text);
-                return eval.tokens < 0 ? std::string("all") : std::to_string(eval.tokens);
+                eval.tokens = parse_eval_tokens(value.text);
+                return eval_tokens_text(eval.tokens);
             },
             "tokens of one validation, the same each time")
         .value_name("N|all")
@@ -492,15 +636,8 @@ void declare_eval(OptionSet& options, RunConfig::Eval& eval)
         .unit("sequences")
         .shown_default("as in [layout]")
         .peers({"eval-micro-batch-size", "eval-batch-size"});
-    options.add_named_sections("eval",
-                               [](OptionSet& set, const std::string& name)
-                               {
-                                   for (const char* key : {"shards", "tokens", "every"})
-                                   {
-                                       add_planned(set, "eval." + name, key, "further validation set");
-                                   }
-                                   limit_run_config(set);
-                               });
+    options.add_named_sections("eval", [&eval](OptionSet& set, const std::string& name)
+                               { declare_eval_set(set, eval, name); });
 }
 
 void declare_checkpoint(OptionSet& options, RunConfig::Checkpoint& checkpoint)

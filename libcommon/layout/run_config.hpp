@@ -16,8 +16,31 @@ namespace plimsoll
 struct DataSource
 {
     std::string name;                 ///< NAME of [data.NAME], empty for [data] shards
-    std::vector<std::string> shards;  ///< expanded, sorted, absolute
+    std::vector<std::string> shards;  ///< expanded, sorted, absolute; "megatron:PREFIX" for a pair of files
     double weight = 1.0;
+    double max_epochs = 0;            ///< 0: no limit
+    std::int64_t vocab = 0;           ///< of shards that do not say (megatron:); 0: the model's
+};
+
+/// Order of the samples of a source.
+struct Shuffle
+{
+    enum class Kind { global, window, none };
+    Kind kind = Kind::global;
+    std::int64_t window_tokens = 0;  ///< of a window
+};
+
+/// global, none or window:N. @throws ConfigError
+Shuffle parse_shuffle(const std::string& text);
+std::string shuffle_text(const Shuffle& shuffle);
+
+/// [eval.NAME]
+struct EvalSet
+{
+    std::string name;
+    std::vector<std::string> shards;
+    Span every;               ///< as [eval] every when the section does not say
+    std::int64_t tokens = -1; ///< -1: all; as [eval] tokens when the section does not say
 };
 
 struct RunConfig
@@ -62,6 +85,7 @@ struct RunConfig
     struct Data
     {
         std::int64_t seq_len = 0;
+        Shuffle shuffle;
         std::vector<DataSource> sources;
     } data;
 
@@ -93,6 +117,9 @@ struct RunConfig
         Span every;
         std::int64_t tokens = -1;      ///< -1: all
         std::int64_t micro_batch = 0;  ///< 0: as layout.micro_batch
+        std::vector<EvalSet> sets;     ///< the named ones
+        /// Whether any set is validated on in the run.
+        bool is_planned() const;
     } eval;
 
     struct Checkpoint

@@ -14,7 +14,7 @@ namespace
 
 struct NotYet
 {
-    const char* key;                 ///< "section.key"; "section.*": each of its keys; "section.NAME.*": of named ones
+    const char* key;                 ///< "section.key"; "section.*": each of its keys
     std::vector<std::string> built;  ///< values that work; none: the key is refused
     const char* hint;
 };
@@ -33,7 +33,6 @@ const std::vector<NotYet>& not_yet()
         {"model.trainable", {}, "all tensors learn"},
         {"lora.*", {}, "all tensors learn"},
         {"optimizer.*", {}, "settings for all tensors stand in [train]"},
-        {"eval.NAME.*", {}, "one validation set stands in [eval]"},
     };
     return rows;
 }
@@ -41,14 +40,7 @@ const std::vector<NotYet>& not_yet()
 bool covers(const std::string& pattern, const Option& option)
 {
     const std::string any_key = ".*";
-    const std::string any_name = ".NAME.*";
-    const auto ends_with = [&](const std::string& end)
-    { return pattern.size() > end.size() && pattern.compare(pattern.size() - end.size(), end.size(), end) == 0; };
-    if (ends_with(any_name))
-    {
-        return option.section().rfind(pattern.substr(0, pattern.size() - any_name.size()) + ".", 0) == 0;
-    }
-    if (ends_with(any_key))
+    if (pattern.size() > any_key.size() && pattern.compare(pattern.size() - any_key.size(), any_key.size(), any_key) == 0)
     {
         const std::string section = pattern.substr(0, pattern.size() - any_key.size());
         return option.section().substr(0, option.section().find('.')) == section;
@@ -77,13 +69,6 @@ void limit_run_config(OptionSet& options)
             if (covers(row.key, *declared)) { options.at(declared->name()).built_only(row.built, hint_of(row, *declared)); }
         }
     }
-}
-
-void check_num_sources(std::size_t num_sources)
-{
-    VALIDATE(num_sources <= 1, ConfigError,
-             "{} data sources are not available in this version (only one [data.NAME]). shard all text into one folder",
-             num_sources);
 }
 
 void add_run_config_hints(OptionSet& options)

@@ -1,5 +1,7 @@
 #include "layout/run_config.hpp"
 
+#include <algorithm>
+
 namespace plimsoll
 {
 
@@ -20,6 +22,39 @@ void find_indeterminate(const RunConfig::Run& run, std::vector<std::string>& fau
 }
 
 }  // namespace
+
+Shuffle parse_shuffle(const std::string& text)
+{
+    Shuffle shuffle;
+    if (text == "global") { return shuffle; }
+    shuffle.kind = Shuffle::Kind::none;
+    if (text == "none") { return shuffle; }
+    const std::string window = "window:";
+    VALIDATE(text.rfind(window, 0) == 0, ConfigError, "'{}' is no order (global, none, or window:N with N tokens)", text);
+    shuffle.kind = Shuffle::Kind::window;
+    shuffle.window_tokens = parse_count(text.substr(window.size()));
+    VALIDATE(shuffle.window_tokens > 0, ConfigError, "'{}' is an empty window (at least 1 token)", text);
+    return shuffle;
+}
+
+std::string shuffle_text(const Shuffle& shuffle)
+{
+    switch (shuffle.kind)
+    {
+        case Shuffle::Kind::global: return "global";
+        case Shuffle::Kind::none: return "none";
+        case Shuffle::Kind::window: break;
+    }
+    return fmt::format("window:{}", shuffle.window_tokens);
+}
+
+bool RunConfig::Eval::is_planned() const
+{
+    const auto has = [](const std::vector<std::string>& paths, const Span& distance)
+    { return !paths.empty() && distance.unit != Span::Unit::never; };
+    return has(shards, every) ||
+           std::any_of(sets.begin(), sets.end(), [&](const EvalSet& set) { return has(set.shards, set.every); });
+}
 
 void validate_run_config(const RunConfig& config)
 {
@@ -46,7 +81,7 @@ void validate_run_config(const RunConfig& config)
                                      train.warmup.amount + train.decay.amount));
     }
     if (config.data.sources.empty()) { faults.push_back("there is no training data. set shards in [data.NAME]"); }
-    if (config.eval.every.unit != Span::Unit::never && config.eval.shards.empty())
+    if (config.eval.every.unit != Span::Unit::never && config.eval.shards.empty() && config.eval.sets.empty())
     {
         faults.push_back("eval.every is set, eval.shards is not (nothing to validate on). set shards in [eval]");
     }
@@ -77,6 +112,12 @@ ResumeRule resume_rule(const std::string& section_dot_key)
         {"checkpoint.", ResumeRule::free},
         {"cluster.", ResumeRule::free},
     };
+    const std::string limit = ".max-epochs";
+    if (section_dot_key.size() > limit.size() &&
+        section_dot_key.compare(section_dot_key.size() - limit.size(), limit.size(), limit) == 0)
+    {
+        return ResumeRule::run_file;
+    }
     for (const Row& row : rows)
     {
         const std::string key = row.key;

@@ -72,6 +72,7 @@ TrainPlan make_train_plan(const RunConfig& config, std::int64_t samples_per_epoc
              "warmup {} + decay {} = {} steps is longer than the run ({} steps)", plan.warmup_steps, plan.decay_steps,
              plan.warmup_steps + plan.decay_steps, plan.total_steps);
     plan.eval = cadence_of(config.eval.every, plan, "eval.every");
+    for (const EvalSet& set : config.eval.sets) { plan.eval_sets.push_back(cadence_of(set.every, plan, "eval.NAME.every")); }
     plan.checkpoint = cadence_of(config.checkpoint.every, plan, "checkpoint.every");
     return plan;
 }

@@ -2,6 +2,7 @@
 /// What a run file's lengths and spans mean in steps, once the data is known. Pure.
 
 #include <cstdint>
+#include <vector>
 
 #include "layout/run_config.hpp"
 
@@ -29,6 +30,7 @@ struct TrainPlan
     std::int64_t warmup_steps = 0;
     std::int64_t decay_steps = 0;     ///< WSD only
     Cadence eval;
+    std::vector<Cadence> eval_sets;   ///< of config.eval.sets
     Cadence checkpoint;
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/units.hpp"
 #include "io/file.hpp"
 #include "nn/determinism.hpp"
 #include "nn/lr_schedule.hpp"
@@ -26,6 +27,67 @@ void check_data(const TrainSetup& setup, const TokenSource& source, const std::s
              what, source.vocab() - 1, setup.model.vocab, setup.config.model.name);
 }
 
+/// "data" for [data], "data.web" for [data.web].
+std::string section_of(const std::string& prefix, const std::string& name) { return name.empty() ? prefix : prefix + "." + name; }
+
+/// Shards that do not know their tokenizer go with any.
+void check_tokenizer(const TrainSetup& setup, const TokenSource& source, const std::string& what)
+{
+    for (const auto& other : setup.data)
+    {
+        VALIDATE(source.fingerprint() == other->fingerprint() || source.fingerprint().empty() || other->fingerprint().empty(),
+                 ConfigError, "{} were made with tokenizer '{}', data with '{}' (fingerprints differ)", what,
+                 source.shards().front().tokenizer, other->shards().front().tokenizer);
+    }
+}
+
+void open_data(TrainSetup& setup)
+{
+    const RunConfig::Data& data = setup.config.data;
+    std::vector<OrderSource> sources;
+    for (const DataSource& source : data.sources)
+    {
+        auto tokens = std::make_unique<TokenSource>(source.shards);
+        const std::string section = section_of("data", source.name);
+        check_data(setup, *tokens, section);
+        check_tokenizer(setup, *tokens, section + ".shards");
+        sources.push_back({source.name, tokens.get(), source.weight});
+        setup.data.push_back(std::move(tokens));
+    }
+    setup.order = std::make_unique<TokenOrder>(std::move(sources), OrderSettings{data.seq_len, setup.config.run.seed, data.shuffle});
+}
+
+void open_eval(TrainSetup& setup, const EvalSet& config, const Cadence& every)
+{
+    const std::string section = section_of("eval", config.name);
+    EvalData data;
+    data.name = config.name;
+    data.every = every;
+    data.tokens = std::make_unique<TokenSource>(config.shards);
+    check_tokenizer(setup, *data.tokens, section + ".shards");
+    check_data(setup, *data.tokens, section);
+    data.set = std::make_unique<EvaluationSet>(*data.tokens, setup.config.data.seq_len, config.tokens);
+    setup.evals.push_back(std::move(data));
+}
+
+void open_evals(TrainSetup& setup)
+{
+    const RunConfig::Eval& eval = setup.config.eval;
+    if (!eval.shards.empty())
+    {
+        EvalSet unnamed;
+        unnamed.shards = eval.shards;
+        unnamed.tokens = eval.tokens;
+        open_eval(setup, unnamed, setup.plan.eval);
+    }
+    else
+    {
+        VALIDATE(setup.plan.eval.never() || !eval.sets.empty(), ConfigError,
+                 "eval.every is set but eval.shards is not (nothing to evaluate). set shards in [eval]");
+    }
+    for (std::size_t i = 0; i < eval.sets.size(); ++i) { open_eval(setup, eval.sets[i], setup.plan.eval_sets[i]); }
+}
+
 bool is_allowed(const TrainOptions& options, const std::string& key)
 {
     return std::any_of(options.allow_change.begin(), options.allow_change.end(),
@@ -44,6 +106,65 @@ bool is_judged_by_content(const std::string& key)
 }
 
 }  // namespace
+
+const std::string& TrainSetup::fingerprint() const
+{
+    const auto known = std::find_if(data.begin(), data.end(), [](const auto& source) { return !source->fingerprint().empty(); });
+    return (known == data.end() ? data.front() : *known)->fingerprint();
+}
+
+std::vector<double> epochs_in_run(const TrainSetup& setup)
+{
+    const std::vector<std::int64_t> counts = setup.order->counts(setup.plan.total_steps * setup.layout.global_batch);
+    std::vector<double> epochs;
+    for (std::size_t d = 0; d < counts.size(); ++d)
+    {
+        const std::int64_t size = setup.order->samples().size(static_cast<std::int64_t>(d));
+        epochs.push_back(static_cast<double>(counts[d]) / static_cast<double>(size));
+    }
+    return epochs;
+}
+
+std::vector<std::string> describe_data(const TrainSetup& setup)
+{
+    const std::vector<double> epochs = epochs_in_run(setup);
+    const auto shards_text = [](std::size_t shards) { return fmt::format("{} shard{}", shards, shards == 1 ? "" : "s"); };
+    if (setup.data.size() == 1)
+    {
+        const TokenSource& source = *setup.data.front();
+        return {fmt::format("{}, {} tokens, {} samples of {}, epochs in this run {:.2f}", shards_text(source.shards().size()),
+                            format_grouped(source.num_tokens()), format_grouped(setup.order->num_samples()),
+                            setup.config.data.seq_len, epochs.front())};
+    }
+    std::size_t width = 6;
+    for (const OrderSource& source : setup.order->sources()) { width = std::max(width, source.name.size()); }
+    std::vector<std::string> lines = {
+        fmt::format("{:<{}}  {:>6}  {:>18}  {:>8}  {:>14}", "source", width, "shards", "tokens", "share", "epochs in run")};
+    for (std::size_t d = 0; d < setup.data.size(); ++d)
+    {
+        const double share = setup.order->samples().share(static_cast<std::int64_t>(d));
+        lines.push_back(fmt::format("{:<{}}  {:>6}  {:>18}  {:>6.2f} %  {:>14.2f}", setup.order->sources()[d].name, width,
+                                    setup.data[d]->shards().size(), format_grouped(setup.data[d]->num_tokens()), 100 * share,
+                                    epochs[d]));
+    }
+    return lines;
+}
+
+void check_max_epochs(const TrainSetup& setup)
+{
+    const std::vector<double> epochs = epochs_in_run(setup);
+    const std::vector<std::int64_t> counts = setup.order->counts(setup.plan.total_steps * setup.layout.global_batch);
+    for (std::size_t d = 0; d < epochs.size(); ++d)
+    {
+        const DataSource& source = setup.config.data.sources[d];
+        VALIDATE(source.max_epochs == 0 || epochs[d] <= source.max_epochs, ConfigError,
+                 "[{}] would be read {:.2f} times in this run ({} of its {} samples, max-epochs {}). {}shorten the run, add data, or "
+                 "raise max-epochs",
+                 section_of("data", source.name), epochs[d], format_grouped(counts[d]),
+                 format_grouped(setup.order->samples().size(static_cast<std::int64_t>(d))), source.max_epochs,
+                 epochs.size() > 1 ? "lower its weight, " : "");
+    }
+}
 
 std::int64_t smallest_world(const RunConfig& config)
 {
@@ -67,35 +188,17 @@ TrainSetup prepare_training(const RunConfig& config, const TrainOptions& options
                                      : tp_node_fault(setup.layout, rank.local_ranks);
     VALIDATE(crossing.empty(), ConfigError, "{}", crossing);
 
-    const bool validates = !config.eval.shards.empty() && config.eval.every.unit != Span::Unit::never;
     setup.memory = plan_memory(setup.model, setup.layout,
-                               step_policies(config, rank.threads, validates ? Validation::planned : Validation::none));
+                               step_policies(config, rank.threads, config.eval.is_planned() ? Validation::planned : Validation::none));
     setup.limit = memory_limit(config.cluster, rank.machine_bytes, rank.local_ranks);
     VALIDATE(setup.memory.peak_bytes() <= setup.limit.bytes, ConfigError, "{}", refusal_text(setup.memory, setup.limit));
 
-    setup.data = std::make_unique<TokenSource>(config.data.sources.front().shards);
-    check_data(setup, *setup.data, "data");
-    setup.order = std::make_unique<TokenOrder>(*setup.data, config.data.seq_len, config.run.seed);
+    open_data(setup);
     setup.plan = make_train_plan(config, setup.order->num_samples());
     VALIDATE(options.stop_at_step <= setup.plan.total_steps, ConfigError,
              "--stop-at-step {} is after the end of the run ({} steps). give a step before it, or leave it out",
              options.stop_at_step, setup.plan.total_steps);
-
-    if (!config.eval.shards.empty())
-    {
-        setup.eval_data = std::make_unique<TokenSource>(config.eval.shards);
-        VALIDATE(setup.eval_data->fingerprint() == setup.data->fingerprint(), ConfigError,
-                 "eval.shards were made with tokenizer '{}', data with '{}' (fingerprints differ)",
-                 setup.eval_data->shards().front().tokenizer, setup.data->shards().front().tokenizer);
-        check_data(setup, *setup.eval_data, "eval");
-        setup.eval_set =
-            std::make_unique<EvaluationSet>(*setup.eval_data, config.data.seq_len, config.eval.tokens);
-    }
-    else
-    {
-        VALIDATE(setup.plan.eval.never(), ConfigError,
-                 "eval.every is set but eval.shards is not (nothing to evaluate). set shards in [eval]");
-    }
+    open_evals(setup);
 
     LrSchedule schedule;
     schedule.kind = schedule_kind(config.train.schedule);
@@ -119,10 +222,10 @@ void check_resumable(const TrainSetup& setup, const CheckpointMeta& meta, const 
              "{} is a checkpoint of another model (its config.json differs from '{}'). give the run another name, or "
              "--allow-change model",
              step_dir, setup.config.model.name);
-    VALIDATE(meta.trainer.tokenizer == setup.data->fingerprint() || is_allowed(setup.options, "data"), ConfigError,
+    VALIDATE(meta.trainer.tokenizer == setup.fingerprint() || is_allowed(setup.options, "data"), ConfigError,
              "{} was trained with another tokenizer (fingerprint {:.12}, the data's is {:.12}). use shards of the same "
              "tokenizer, or --allow-change data",
-             step_dir, meta.trainer.tokenizer, setup.data->fingerprint());
+             step_dir, meta.trainer.tokenizer, setup.fingerprint());
     for (const ConfigChange& change : changes)
     {
         VALIDATE(!setup.config.run.deterministic || !changes_bits(change.key) || is_allowed(setup.options, change.key), ConfigError,
@@ -165,12 +268,17 @@ ResumeChoice choose_resume(const TrainSetup& setup, const std::string& own_check
         choice.from_elsewhere = true;
         VALIDATE(!choice.step_dir.empty(), ConfigError, "checkpoint.resume '{}' holds no committed step", resume);
     }
-    if (choice.step_dir.empty()) { return choice; }
+    if (choice.step_dir.empty())
+    {
+        check_max_epochs(setup);
+        return choice;
+    }
     const CheckpointReader reader(choice.step_dir);
     choice.step = reader.meta().trainer.step;
     choice.consumed_tokens = reader.meta().trainer.consumed_tokens;
     choice.changes = compare_snapshots(reader.meta().run_ini, setup.snapshot);
     check_resumable(setup, reader.meta(), choice.changes, choice.step_dir);
+    check_max_epochs(setup);
     return choice;
 }
 

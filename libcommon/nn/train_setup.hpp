@@ -34,6 +34,15 @@ struct ResumeChoice
     std::vector<std::string> warnings;    ///< newer steps that failed validation
 };
 
+/// A set that is validated on.
+struct EvalData
+{
+    std::string name; ///< of [eval.NAME]; empty for [eval]
+    Cadence every;
+    std::unique_ptr<TokenSource> tokens;
+    std::unique_ptr<EvaluationSet> set;
+};
+
 struct TrainSetup
 {
     RunConfig config;
@@ -45,12 +54,14 @@ struct TrainSetup
     TrainPlan plan;
     MemoryPlan memory;                    ///< of the ranks that need most
     MemoryLimit limit;                    ///< of a rank
-    std::unique_ptr<TokenSource> data;
+    std::vector<std::unique_ptr<TokenSource>> data; ///< of config.data.sources
     std::unique_ptr<TokenOrder> order;
-    std::unique_ptr<TokenSource> eval_data; ///< null without [eval] shards
-    std::unique_ptr<EvaluationSet> eval_set;
+    std::vector<EvalData> evals;          ///< [eval] first
     std::int64_t parameters = 0;
     std::int64_t checkpoint_bytes = 0;
+
+    /// Of the tokenizer that all data was made with.
+    const std::string& fingerprint() const;
 };
 
 /// What a rank has to itself.
@@ -66,6 +77,15 @@ struct RankResources
 /// rank does the same. @throws ConfigError, FormatError
 TrainSetup prepare_training(const RunConfig& config, const TrainOptions& options, const std::string& snapshot,
                             const RankResources& rank = {});
+
+/// Passes over each source from the stage's base to the end of the run.
+std::vector<double> epochs_in_run(const TrainSetup& setup);
+
+/// The table of the sources: tokens, share, epochs in this run; one line for one source.
+std::vector<std::string> describe_data(const TrainSetup& setup);
+
+/// @throws ConfigError when a source would be read more than its max-epochs
+void check_max_epochs(const TrainSetup& setup);
 
 /// Ranks that a run of this layout needs: dp tp pp cp, with dp = auto as 1.
 std::int64_t smallest_world(const RunConfig& config);

@@ -172,6 +172,7 @@ void Trainer::start(const ResumeChoice& choice)
                                            [this](std::int64_t first, std::int64_t num, TokenBatch& batch)
                                            { setup_.order->read(first, num, batch); });
     replicas_ = std::make_unique<ReplicaCheck>(params_->flat(), setup_.layout, groups_);
+    last_eval_.assign(setup_.evals.size(), 0.0);
     state_ = TrainerState();
     if (choice.step_dir.empty()) { params_->initialize(setup_.config.run.seed); }
     else
@@ -192,7 +193,7 @@ void Trainer::start(const ResumeChoice& choice)
     state_.seed = setup_.config.run.seed;
     state_.data_order = TokenOrder::version;
     state_.plan_hash = setup_.order->plan_hash();
-    state_.tokenizer = setup_.data->fingerprint();
+    state_.tokenizer = setup_.fingerprint();
 }
 
 void Trainer::announce(const ResumeChoice& choice)
@@ -226,9 +227,7 @@ TrainReport Trainer::run(const ResumeChoice& choice, const StopSignals& signals)
     while (!finished() && !stopped())
     {
         one_step(signals);
-        const bool validate = setup_.eval_set && !setup_.plan.eval.never() &&
-                              (finished() || setup_.plan.eval.due(state_.step, clock_ - last_eval_));
-        if (validate) { run_validation(); }
+        run_validations();
         if (stopped() || finished() || setup_.plan.checkpoint.due(state_.step, clock_ - last_save_)) { save(); }
     }
     report_.exit = stopped() ? ExitCode::interrupted : ExitCode::done;
@@ -345,17 +344,32 @@ void Trainer::check_replicas()
     write_metrics(std::move(row));
 }
 
-void Trainer::run_validation()
+void Trainer::run_validations()
+{
+    for (std::size_t i = 0; i < setup_.evals.size(); ++i)
+    {
+        const EvalData& data = setup_.evals[i];
+        if (!data.every.never() && (finished() || data.every.due(state_.step, clock_ - last_eval_[i])))
+        {
+            run_validation(data);
+            last_eval_[i] = clock_;
+        }
+    }
+}
+
+void Trainer::run_validation(const EvalData& data)
 {
     const std::int64_t micro_batch =
         setup_.config.eval.micro_batch > 0 ? setup_.config.eval.micro_batch : setup_.layout.micro_batch;
+    const auto on_all = [&] { return evaluate(*model_, *params_, groups_, *data.set, setup_.config.data.seq_len, micro_batch); };
     const EvaluationResult result =
-        evaluate(*model_, *params_, groups_, *setup_.eval_set, setup_.config.data.seq_len, micro_batch);
-    last_eval_ = clock_;
+        data.name.empty() ? on_all() : with_context(fmt::format("[eval.{}]", data.name), on_all);
     report_.peak_bytes = std::max(report_.peak_bytes, peak_bytes());
-    report_.val_loss = result.loss;
+    // A run speaks of [eval], or of its first named set where there is none.
+    if (&data == &setup_.evals.front() || report_.val_loss == 0) { report_.val_loss = result.loss; }
     nlohmann::ordered_json row;
     row["step"] = state_.step;
+    if (!data.name.empty()) { row["set"] = data.name; }
     row["val_loss"] = result.loss;
     row["perplexity"] = result.perplexity;
     if (result.bits_per_byte > 0) { row["bits_per_byte"] = result.bits_per_byte; }
@@ -363,6 +377,7 @@ void Trainer::run_validation()
     row["seconds"] = result.seconds;
     write_metrics(std::move(row));
     ValidationRow shown;
+    shown.set = data.name;
     shown.loss = result.loss;
     shown.bits_per_byte = result.bits_per_byte;
     table_.validation(shown);

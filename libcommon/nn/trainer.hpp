@@ -66,7 +66,9 @@ class Trainer
     void log_step(const StepResult& result, double seconds);
     void print_row(const StepResult& result);
     bool stop_step_reached() const;
-    void run_validation();
+    /// Of the sets that are due; after the last step of all.
+    void run_validations();
+    void run_validation(const EvalData& data);
     /// At its steps. @throws NumericError on all ranks
     void check_replicas();
     /// False when the save failed and the run goes on (on-save-failure warn).
@@ -104,7 +106,8 @@ class Trainer
     std::string written_as_;                   ///< layout of the checkpoint that the run started from
     double started_ = 0;
     double clock_ = 0;                         ///< seconds since the start, of rank 0: cadences in time go by it on all ranks
-    double last_eval_ = 0, last_save_ = 0;     ///< on that clock
+    double last_save_ = 0;                     ///< on that clock
+    std::vector<double> last_eval_;            ///< of each of setup.evals
     double window_seconds_ = 0;                ///< since the last table row
     std::int64_t window_steps_ = 0;
     double mean_step_seconds_ = 0;

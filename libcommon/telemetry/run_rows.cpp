@@ -95,6 +95,18 @@ struct Outline
     std::vector<std::int64_t> limits;  ///< rows of the attempt from this step on were done again
     Range steps;                       ///< of the rows that count
     Range validations;
+    std::string set;  ///< whose validations count: [eval], or the first named set where a run has no other
+
+    void take_validation(const std::string& name, std::int64_t step)
+    {
+        if (validations.empty()) { set = name; }
+        if (name.empty() && !set.empty())
+        {
+            set.clear();
+            validations = Range();
+        }
+        if (name == set) { validations.include(step); }
+    }
 };
 
 /// A row of a step goes to the last attempt, or begins the next one.
@@ -111,7 +123,7 @@ Outline outline_of(MetricsReader& reader)
     {
         const Row row(json, reader);
         const std::int64_t step = row.whole("step");
-        if (row.has("val_loss")) { outline.validations.include(step); }
+        if (row.has("val_loss")) { outline.take_validation(row.text("set"), step); }
         if (!row.has("loss")) { continue; }
         const int number = static_cast<int>(row.whole("attempt", 1));
         if (begins_attempt(outline.attempts, number, step))
@@ -179,7 +191,7 @@ class Filler
             return;
         }
         if (is_step) { take_step(row, step); }
-        if (row.has("val_loss")) { take_validation(row, step); }
+        if (row.has("val_loss") && row.text("set") == outline_.set) { take_validation(row, step); }
         if (row.has("saved_bytes")) { take_save(row, step); }
         if (row.has("save_failed"))
         {

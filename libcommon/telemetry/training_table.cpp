@@ -45,6 +45,7 @@ std::string TrainingTable::format(const ValidationRow& row)
         fmt::format("{:>8}  val-loss {}   ppl {}", "", fixed(row.loss, 4),
                     perplexity < 1e6 ? fmt::format("{:.2f}", perplexity) : fmt::format("{:.2e}", perplexity));
     if (row.bits_per_byte > 0) { line += fmt::format("   {:.2f} bits/byte", row.bits_per_byte); }
+    if (!row.set.empty()) { line += fmt::format("   [eval.{}]", row.set); }
     return line;
 }
 

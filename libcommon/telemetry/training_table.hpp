@@ -3,7 +3,7 @@
 ///
 ///       step    loss     grad     lr        tok/s    peak MiB   left
 ///         30   3.4127   0.871   5.9e-04     4,012    111.6      0:01:04
-///              val-loss 3.0021   ppl 20.13   1.93 bits/byte
+///              val-loss 3.0021   ppl 20.13   1.93 bits/byte   [eval.NAME]
 
 #include <cstdint>
 #include <cstdio>
@@ -27,6 +27,7 @@ struct TrainingRow
 
 struct ValidationRow
 {
+    std::string set;           ///< of [eval.NAME]; empty for [eval]
     double loss = 0;           ///< nats per token
     double bits_per_byte = 0;  ///< <= 0: the shards do not know their text bytes
 };

@@ -87,7 +87,8 @@ ExitCode run(const Options& options, const OptionSet& set)
     const std::int64_t threads =
         config.run.threads > 0 ? config.run.threads : std::max<std::int64_t>(1, usable_cores() / local);
     // The shards may not exist yet; that the run file names some is what counts.
-    const bool validates = set.is_set("eval.shards") && config.eval.every.unit != Span::Unit::never;
+    const bool validates =
+        (set.is_set("eval.shards") && config.eval.every.unit != Span::Unit::never) || config.eval.is_planned();
     const StepPolicies policies = step_policies(config, threads, validates ? Validation::planned : Validation::none);
     const MemoryLimit limit = memory_limit(config.cluster, machine_memory_bytes(), local);
     const MemoryPlan plan = plan_memory(model, layout, policies);

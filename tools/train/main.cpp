@@ -88,12 +88,8 @@ void describe_run(Log& log, const nn::TrainSetup& setup)
                          world == 1 ? "rank" : "ranks", layout_text(setup.layout), setup.model.name,
                          format_count(static_cast<double>(setup.parameters)), config.train.precision,
                          config.run.device));
-    const std::size_t shards = setup.data->shards().size();
-    log.row("data", fmt::format("{} shard{}, {} tokens, {} samples of {}, epochs in this run {:.2f}",
-                                shards, shards == 1 ? "" : "s", format_grouped(setup.data->num_tokens()),
-                                format_grouped(setup.order->num_samples()), config.data.seq_len,
-                                static_cast<double>(setup.plan.total_steps * setup.layout.global_batch) /
-                                    static_cast<double>(setup.order->num_samples())));
+    const std::vector<std::string> data = nn::describe_data(setup);
+    for (std::size_t i = 0; i < data.size(); ++i) { log.row(i == 0 ? "data" : "", data[i]); }
     log.row("steps", fmt::format("{} steps of {} sequences ({} x {} accumulated), {} tokens, warmup {}, {}",
                                 format_grouped(setup.plan.total_steps), setup.layout.global_batch,
                                 setup.layout.micro_batch, setup.layout.accumulation(),

@@ -68,7 +68,7 @@ class TrainSetupTest : public testing::Test
     {
         CheckpointMeta meta;
         meta.model_fingerprint = model_fingerprint(setup.model);
-        meta.trainer.tokenizer = setup.data->fingerprint();
+        meta.trainer.tokenizer = setup.fingerprint();
         meta.trainer.plan_hash = setup.order->plan_hash();
         return meta;
     }

@@ -181,10 +181,63 @@ TEST(RunConfig, WhatIsNotBuiltIsRefusedByName)
         {{"--lora.rank", "8"}, "rank in [lora] is not available in this version. all tensors learn"},
         {{"--optimizer.norms.lr", "1"},
          "lr in [optimizer.norms] is not available in this version. settings for all tensors stand in [train]: use --lr"},
-        {{"--eval.web.every", "5"},
-         "every in [eval.web] is not available in this version. one validation set stands in [eval]"},
-        {{"--data.a.shards", "a.h5", "--data.b.shards", "b.h5"},
-         "2 data sources are not available in this version (only one [data.NAME]). shard all text into one folder"},
+    };
+    for (const Row& row : rows)
+    {
+        expect_error<ConfigError>([&] { Parsed p(row.arguments); }, row.message);
+    }
+}
+
+TEST(RunConfig, SeveralSourcesAndValidationSetsAreRead)
+{
+    const TempDir dir;
+    for (const char* file : {"a.h5", "b.h5", "v.h5", "w.h5"}) { write(dir / file, ""); }
+    write(dir / "run.ini", "[data]\nshuffle = window:64M\n[data.web]\nshards = *.h5\nweight = 3\n[data.old]\nshards = megatron:x/text\n"
+                           "vocab = 50257\nmax-epochs = 2.5\n[eval]\nshards = v.h5\nevery = 50\ntokens = 1000\n[eval.web]\n"
+                           "shards = w.h5\n[eval.code]\nshards = megatron:y\nevery = 2%\ntokens = all\n");
+    const Parsed p({"--config", dir / "run.ini"});
+    const RunConfig& c = p.config;
+    EXPECT_EQ(c.data.shuffle.kind, Shuffle::Kind::window);
+    EXPECT_EQ(c.data.shuffle.window_tokens, 64'000'000);
+    ASSERT_EQ(c.data.sources.size(), 2u);
+    EXPECT_EQ(c.data.sources[0].shards.size(), 4u);
+    EXPECT_EQ(c.data.sources[0].weight, 3);
+    EXPECT_EQ(c.data.sources[1].shards, Words{"megatron:" + (dir / "x/text")});
+    EXPECT_EQ(c.data.sources[1].vocab, 50257);
+    EXPECT_EQ(c.data.sources[1].max_epochs, 2.5);
+    EXPECT_EQ(c.eval.shards, Words{dir / "v.h5"});
+    ASSERT_EQ(c.eval.sets.size(), 2u);
+    EXPECT_EQ(c.eval.sets[0].name, "web");
+    EXPECT_EQ(c.eval.sets[0].tokens, 1000) << "as in [eval]";
+    EXPECT_EQ(c.eval.sets[0].every.unit, Span::Unit::steps);
+    EXPECT_EQ(c.eval.sets[0].every.amount, 50);
+    EXPECT_EQ(c.eval.sets[1].tokens, -1);
+    EXPECT_EQ(c.eval.sets[1].every.unit, Span::Unit::percent);
+    EXPECT_TRUE(c.eval.is_planned());
+    EXPECT_FALSE(RunConfig().eval.is_planned());
+
+    write(dir / "again.ini", p.options.snapshot());
+    const Parsed again({"--config", dir / "again.ini"});
+    EXPECT_EQ(again.options.snapshot(), p.options.snapshot());
+}
+
+TEST(RunConfig, FaultyDataSectionsAreRefused)
+{
+    struct Row
+    {
+        Words arguments;
+        const char* message;
+    };
+    const Row rows[] = {
+        {{"--data.shuffle", "some"}, "--data.shuffle: 'some' is no order (global, none, or window:N with N tokens)"},
+        {{"--data.shuffle", "window:0"}, "--data.shuffle: 'window:0' is an empty window (at least 1 token)"},
+        {{"--data.a.weight", "0"}, "--data.a.weight: 0 is too small (more than 0)"},
+        {{"--data.a.weight", "2"}, "[data.a] has no shards. set shards in [data.a]"},
+        {{"--data.a.max-epochs", "0"}, "--data.a.max-epochs: 0 is too small (more than 0)"},
+        {{"--data.a.vocab", "0"}, "--data.a.vocab: 0 is too small (at least 1)"},
+        {{"--data.a.shards", "megatron:"},
+         "--data.a.shards: 'megatron:' names no files (megatron:PREFIX reads PREFIX.bin and PREFIX.idx)"},
+        {{"--eval.web.every", "5"}, "[eval.web] has no shards. set shards in [eval.web]"},
     };
     for (const Row& row : rows)
     {
@@ -218,7 +271,7 @@ TEST(RunConfig, ValuesOutsideTheDesignAreRefused)
         {{"--eval.tokens", "0"}, "--eval.tokens: 0 is too small (at least 1)"},
         {{"--dp", "0"}, "--dp: 0 is too small (at least 1)"},
         {{"--data.weight", "0"}, "--data.weight: 0 is too small (more than 0)"},
-        {{"--data.kjv.weight", "1"}, "[data.kjv] has a weight but no shards. set shards in [data.kjv]"},
+        {{"--data.kjv.weight", "1"}, "[data.kjv] has no shards. set shards in [data.kjv]"},
         {{"--run.name", "a/b"}, "run.name 'a/b' is not a name (it becomes a folder). use letters, digits, '-' and '_'"},
         {{"--min-lr", "-1"}, "--min-lr: -1 is too small (at least 0)"},
         {{"--seq-len", "0"}, "--seq-len: 0 is too small (at least 1)"},
@@ -427,6 +480,8 @@ TEST(ResumeRules, FollowTheKindOfKey)
         {"layout.tp", ResumeRule::free},          {"layout.micro-batch", ResumeRule::free},
         {"run.device", ResumeRule::free},         {"run.log-every", ResumeRule::free},
         {"run.name", ResumeRule::free},           {"checkpoint.every", ResumeRule::free},
+        {"data.web.weight", ResumeRule::guarded}, {"data.web.max-epochs", ResumeRule::run_file},
+        {"data.shuffle", ResumeRule::guarded},    {"eval.web.every", ResumeRule::free},
         {"eval.every", ResumeRule::free},         {"train.loss-chunks", ResumeRule::free},
         {"train.recompute", ResumeRule::free},    {"train.lr", ResumeRule::run_file},
         {"train.min-lr", ResumeRule::run_file},   {"train.schedule", ResumeRule::run_file},

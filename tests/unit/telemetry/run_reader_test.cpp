@@ -111,6 +111,19 @@ TEST_F(RunReader, AStartFromAnotherCheckpointBeginsLater)
     EXPECT_EQ(run.last_step, 110);
 }
 
+TEST_F(RunReader, ValidationIsThatOfEvalOrOfTheFirstNamedSet)
+{
+    const std::string named = steps(1, 10, 1) + R"({"step":5,"set":"wiki","val_loss":5.0,"attempt":1})" + "\n" +
+                              R"({"step":5,"set":"code","val_loss":4.0,"attempt":1})" + "\n";
+    write("metrics.jsonl", named);
+    EXPECT_EQ(read_run(path()).best_validation, 5);
+    EXPECT_EQ(read_run(path()).validation.count(), 1);
+    write("metrics.jsonl", named + R"({"step":10,"val_loss":3.0,"attempt":1})" + "\n" +
+                               R"({"step":10,"set":"code","val_loss":2.0,"attempt":1})" + "\n");
+    EXPECT_EQ(read_run(path()).best_validation, 3);
+    EXPECT_EQ(read_run(path()).validation.count(), 1);
+}
+
 TEST_F(RunReader, ValidationSavesAndFailures)
 {
     write("metrics.jsonl", steps(1, 10, 1) +

@@ -140,6 +140,100 @@ class KeyedPermutation:
                 return x
 
 
+def word_stream(seed, purpose, salt, count):
+    """The first `count` words of a stream, four to a block."""
+    key, words = split(hash_of(seed, purpose)), []
+    for block in range((count + 3) // 4):
+        low, high = split(block)
+        words += philox((low, high | 0xC0000000) + split(salt), key)
+    return words[:count]
+
+
+class EpochOrder:
+    """Samples of one source; `window` is a number of samples."""
+
+    def __init__(self, size, shuffle, window, seed):
+        self.size, self.shuffle, self.block, self.seed = size, shuffle, max(1, window // 16), seed
+        self.kept = {}
+
+    def permutation(self, size, stream, epoch):
+        key = size, stream, epoch
+        if key not in self.kept:
+            self.kept[key] = KeyedPermutation(size, self.seed, stream, epoch)
+        return self.kept[key]
+
+    def __call__(self, position):
+        epoch, place = divmod(position, self.size)
+        if self.shuffle == "none":
+            return place
+        if self.shuffle == "global":
+            return self.permutation(self.size, 3, epoch)(place)
+        pool_size = 16 * self.block
+        pool, inside = divmod(place, pool_size)
+        size = min(pool_size, self.size - pool * pool_size)
+        place = pool * pool_size + self.permutation(size, 8, hash_of(epoch, pool))(inside)
+        whole, rest = divmod(self.size, self.block)
+        short = (hash_of(self.seed, 9, epoch) * (whole + 1) >> 64) * self.block
+        if short <= place < short + rest:
+            return whole * self.block + place - short
+        if place >= short:
+            place -= rest
+        return self.permutation(whole, 7, epoch)(place // self.block) * self.block + place % self.block
+
+
+def blend_counts(weights):
+    total = 0.0
+    for weight in weights:
+        total += weight
+    exact = [weight / total * 65536 for weight in weights]
+    counts = [int(x) for x in exact]
+    for d in sorted(range(len(weights)), key=lambda d: counts[d] - exact[d])[:65536 - sum(counts)]:
+        counts[d] += 1
+    return counts
+
+
+def blend_pattern(counts, seed, block):
+    """(source, rank among its turns) of each position of a block."""
+    turns = []
+    for d, count in enumerate(counts):
+        for k, word in enumerate(word_stream(seed, 10, hash_of(block, d), count)):
+            turns.append(((((k << 32) | word) << 14) // count, d, k))
+    turns.sort()
+    return [(d, k) for _, d, k in turns]
+
+
+def order_vectors():
+    window = []
+    for size, samples, seed in [(1, 16, 0), (1605, 160, 3), (5000, 1, 7), (100003, 3000, 1), (10**9 + 7, 10**6, U64)]:
+        order = EpochOrder(size, "window", samples, seed)
+        for epoch in (0, 5):
+            places = sorted({0, 1 % size, size // 3, size // 2, size - 1})
+            row = {"size": size, "window": samples, "seed": hex64(seed), "epoch": epoch, "place": places,
+                   "sample": [order(epoch * size + place) for place in places]}
+            if size < 10000:
+                row["digest"] = hex64(sum(mix64(mix64(i) ^ order(epoch * size + i)) for i in range(size)) & U64)
+            window.append(row)
+    blend = []
+    for names, sizes, weights, shuffle, samples, seed in [
+            (["web", "code", "wiki"], [1003, 257, 64], [0.7, 0.2, 0.1], "global", 0, 42),
+            (["a", "b"], [70000, 10**9], [1.0, 2.0], "window", 4096, 7)]:
+        counts = blend_counts(weights)
+        orders = [EpochOrder(size, shuffle, samples, hash_of(seed, hash_name(name))) for name, size in zip(names, sizes)]
+        positions = [3 * 65536 + i for i in (0, 1, 12345)]
+        if shuffle == "global":
+            positions = [0, 1, 2, 3, 4, 5, 6, 7, 1000, 65535] + positions
+        patterns = {block: blend_pattern(counts, seed, block) for block in {p // 65536 for p in positions}}
+        ids = []
+        for position in positions:
+            block, inside = divmod(position, 65536)
+            source, rank = patterns[block][inside]
+            local = block * counts[source] + rank
+            ids.append([source, local // sizes[source], orders[source](local)])
+        blend.append({"names": names, "sizes": sizes, "weights": weights, "shuffle": shuffle, "window": samples,
+                      "seed": hex64(seed), "counts": counts, "position": positions, "id": ids})
+    return {"window": window, "blend": blend}
+
+
 def hex64(x):
     return f"{x:016x}"
 
@@ -180,6 +274,7 @@ def vectors():
         "rng": rng,
         "permutation": permutation,
         "dropout": dropout,
+        **order_vectors(),
     }
 
 
@@ -206,7 +301,8 @@ def main():
     if different:
         print(f"{args.check}: {', '.join(sorted(different))} differ from the reference implementation", file=sys.stderr)
         return 1
-    print(f"{len(mine['rng'])} streams, {len(mine['permutation'])} permutations and {len(mine['dropout'])} masks agree")
+    print(f"{len(mine['rng'])} streams, {len(mine['permutation'])} permutations, {len(mine['dropout'])} masks, "
+          f"{len(mine['window'])} windows and {len(mine['blend'])} blends agree")
     return 0
 
 
