@@ -134,7 +134,8 @@ void reorder(std::vector<NfcChar>& chars)
         }
         std::size_t end = i;
         while (end < chars.size() && chars[end].combining != 0) { ++end; }
-        std::stable_sort(chars.begin() + static_cast<std::ptrdiff_t>(i), chars.begin() + static_cast<std::ptrdiff_t>(end),
+        std::stable_sort(chars.begin() + static_cast<std::ptrdiff_t>(i),
+                         chars.begin() + static_cast<std::ptrdiff_t>(end),
                          [](const NfcChar& a, const NfcChar& b) { return a.combining < b.combining; });
         i = end;
     }

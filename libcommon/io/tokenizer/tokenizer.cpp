@@ -1,7 +1,13 @@
 #include "io/tokenizer/tokenizer.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
+#include "io/file.hpp"
+#include "io/tokenizer/byte_bpe_tokenizer.hpp"
 #include "io/tokenizer/bytes_tokenizer.hpp"
+#include "io/tokenizer/rank_file.hpp"
+#include "io/tokenizer/tokenizer_json.hpp"
 
 namespace plimsoll
 {
@@ -14,18 +20,51 @@ bool ends_with(const std::string& text, std::string_view end)
     return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
+// "x.tiktoken:pattern=llama3" -> "x.tiktoken", "llama3".
+std::pair<std::string, std::string> split_pattern_option(const std::string& kind)
+{
+    const std::string_view key = ":pattern=";
+    const std::size_t at = kind.rfind(key);
+    if (at == std::string::npos) { return {kind, ""}; }
+    VALIDATE(at + key.size() < kind.size(), ConfigError, "tokenizer '{}' names no pattern", kind);
+    return {kind.substr(0, at), kind.substr(at + key.size())};
+}
+
+std::unique_ptr<Tokenizer> make_from_json(const std::string& path, const TokenizerOptions& options)
+{
+    TokenizerJson json = read_tokenizer_json(path);
+    if (is_byte_bpe(json)) { return make_byte_bpe(std::move(json), options); }
+    const std::string type = json.normalizer.is_object() ? json.normalizer.value("type", "") : "none";
+    const std::string pre = json.pre_tokenizer.is_object() ? json.pre_tokenizer.value("type", "") : "none";
+    throw FormatError(
+        fmt::format("{}: model {} with normalizer {} and pre_tokenizer {} is not supported (only byte-level bpe is)",
+                    path, json.model.type, type, pre));
+}
+
 }  // namespace
 
-std::unique_ptr<Tokenizer> make_tokenizer(const std::string& kind, const TokenizerOptions&)
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& kind, const TokenizerOptions& options)
 {
-    if (kind == "bytes") { return make_bytes_tokenizer(); }
-    for (const std::string_view end : {".json", ".tiktoken", ".model"})
+    if (kind == "bytes")
     {
-        VALIDATE(!ends_with(kind, end), ConfigError,
-                 "tokenizer '{}' is not available in this version ({} files cannot be read yet). available: bytes",
-                 kind, end);
+        VALIDATE(options.eod.empty(), ConfigError, "tokenizer 'bytes' has its own end of a document (256), not '{}'",
+                 options.eod);
+        return make_bytes_tokenizer();
     }
-    throw ConfigError(fmt::format("unknown tokenizer '{}'. available: bytes", kind));
+    const auto [path, pattern] = split_pattern_option(kind);
+    const bool is_ranks = ends_with(path, ".tiktoken");
+    VALIDATE(pattern.empty() || !ends_with(path, ".json"), ConfigError,
+             "tokenizer '{}' has its pattern in the file. leave out :pattern={}", path, pattern);
+    if (ends_with(path, ".json")) { return make_from_json(path, options); }
+    if (is_ranks) { return make_rank_bpe(path, read_rank_file(path), pattern, options); }
+    if (ends_with(path, ".model"))
+    {
+        const std::string text = read_text_file(path);
+        if (looks_like_rank_file(text)) { return make_rank_bpe(path, parse_rank_file(path, text), pattern, options); }
+        throw FormatError(fmt::format("{}: sentencepiece models are not available in this version", path));
+    }
+    throw ConfigError(
+        fmt::format("unknown tokenizer '{}'. known: bytes, or a file that ends in .json, .tiktoken or .model", kind));
 }
 
 }  // namespace plimsoll

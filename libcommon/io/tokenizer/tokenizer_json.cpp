@@ -65,8 +65,8 @@ class JsonFields
 std::uint32_t id_of(JsonElement value, std::string_view token)
 {
     std::uint64_t id = 0;
-    VALIDATE(value.get(id) == simdjson::SUCCESS && id <= 0xFFFFFFFEU, FormatError, "id of token '{}' is not a number from 0 to 2^32-2",
-             token);
+    VALIDATE(value.get(id) == simdjson::SUCCESS && id <= 0xFFFFFFFEU, FormatError,
+             "id of token '{}' is not a number from 0 to 2^32-2", token);
     return static_cast<std::uint32_t>(id);
 }
 
@@ -80,7 +80,8 @@ std::vector<AddedToken> read_added_tokens(const JsonFields& top)
     for (const JsonElement element : array)
     {
         JsonObject object;
-        VALIDATE(element.get(object) == simdjson::SUCCESS, FormatError, "added_tokens[{}] is not an object", result.size());
+        VALIDATE(element.get(object) == simdjson::SUCCESS, FormatError, "added_tokens[{}] is not an object",
+                 result.size());
         const JsonFields fields(object, fmt::format("added_tokens[{}].", result.size()));
         AddedToken token;
         token.content = fields.text("content");
@@ -154,7 +155,8 @@ void read_merges(const JsonFields& model, TokenizerModel& result, const TokenIds
     const auto find = [&](std::string_view token)
     {
         const auto found = ids.find(token);
-        VALIDATE(found != ids.end(), FormatError, "merge {} needs token '{}', which is not in model.vocab", index, token);
+        VALIDATE(found != ids.end(), FormatError, "merge {} needs token '{}', which is not in model.vocab", index,
+                 token);
         return found->second;
     };
     for (const JsonElement element : array)
@@ -209,10 +211,7 @@ TokenizerModel read_model(const JsonFields& top)
         read_merges(model, result, ids);
     }
     else if (result.type == "Unigram") { read_pieces(model, result); }
-    else
-    {
-        throw FormatError(fmt::format("model type '{}' is not supported. supported: BPE, Unigram", result.type));
-    }
+    else { throw FormatError(fmt::format("model type '{}' is not supported. supported: BPE, Unigram", result.type)); }
     return result;
 }
 

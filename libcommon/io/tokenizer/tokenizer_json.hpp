@@ -34,10 +34,10 @@ struct TokenizerModel
     std::string type;  ///< "BPE", "Unigram"
     /// Tokens of a BPE in the file's order, as they are written there.
     std::vector<std::pair<std::string, std::uint32_t>> vocab;
-    std::vector<TokenizerMerge> merges;                    ///< in order of rank
-    std::vector<std::pair<std::string, double>> pieces;    ///< of a Unigram, with their scores
-    std::optional<std::string> unk_token;                  ///< BPE
-    std::optional<std::int64_t> unk_id;                    ///< Unigram
+    std::vector<TokenizerMerge> merges;                  ///< in order of rank
+    std::vector<std::pair<std::string, double>> pieces;  ///< of a Unigram, with their scores
+    std::optional<std::string> unk_token;                ///< BPE
+    std::optional<std::int64_t> unk_id;                  ///< Unigram
     std::string continuing_subword_prefix;
     std::string end_of_word_suffix;
     bool has_dropout = false;

@@ -24,7 +24,10 @@ UnicodeTables::UnicodeTables()
         for (std::size_t j = 0; j < block; ++j)
         {
             const std::size_t c = i * block + j;
-            while (range + 1 < unicode_data::properties_size && unicode_data::properties[range + 1] >> 8 <= c) { ++range; }
+            while (range + 1 < unicode_data::properties_size && unicode_data::properties[range + 1] >> 8 <= c)
+            {
+                ++range;
+            }
             values[j] = static_cast<std::uint8_t>(unicode_data::properties[range] & 0xFF);
         }
         const auto [place, is_new] = known.emplace(values, static_cast<std::uint16_t>(known.size()));

@@ -50,10 +50,7 @@ class UnicodeTables
     {
         return blocks_[(static_cast<std::size_t>(index_[code_point >> 7]) << 7) | (code_point & 127)];
     }
-    CharClass char_class(std::uint32_t code_point) const
-    {
-        return static_cast<CharClass>(properties(code_point) & 15);
-    }
+    CharClass char_class(std::uint32_t code_point) const { return static_cast<CharClass>(properties(code_point) & 15); }
 
   private:
     UnicodeTables();
@@ -83,7 +80,9 @@ inline CodePoint decode_utf8(const char* at)
 /// Start of the character that ends before `at`. @pre at is behind a character's start
 inline const char* previous_utf8(const char* at)
 {
-    do { --at; } while ((static_cast<unsigned char>(*at) & 0xC0) == 0x80);
+    do {
+        --at;
+    } while ((static_cast<unsigned char>(*at) & 0xC0) == 0x80);
     return at;
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "io/tokenizer/tokenizer.hpp"
+#include "support/expect_error.hpp"
 
 namespace plimsoll
 {
@@ -45,28 +46,18 @@ TEST(BytesTokenizer, FingerprintIsFixedForEver)
 
 TEST(MakeTokenizer, RefusesWhatItCannotReadByName)
 {
-    try
-    {
-        make_tokenizer("models/tokenizer.json");
-        FAIL();
-    }
-    catch (const ConfigError& error)
-    {
-        EXPECT_STREQ(error.what(),
-                     "tokenizer 'models/tokenizer.json' is not available in this version (.json files cannot "
-                     "be read yet). available: bytes");
-    }
-    EXPECT_THROW(make_tokenizer("cl100k_base.tiktoken"), ConfigError);
-    EXPECT_THROW(make_tokenizer("spm.model"), ConfigError);
-    try
-    {
-        make_tokenizer("byte");
-        FAIL();
-    }
-    catch (const ConfigError& error)
-    {
-        EXPECT_STREQ(error.what(), "unknown tokenizer 'byte'. available: bytes");
-    }
+    testing::expect_error<ConfigError>(
+        [] { make_tokenizer("byte"); },
+        "unknown tokenizer 'byte'. known: bytes, or a file that ends in .json, .tiktoken or .model");
+    testing::expect_error<ConfigError>([] { make_tokenizer("x.json:pattern=llama3"); },
+                                       "tokenizer 'x.json' has its pattern in the file. leave out :pattern=llama3");
+    testing::expect_error<ConfigError>([] { make_tokenizer("x.tiktoken:pattern="); },
+                                       "tokenizer 'x.tiktoken:pattern=' names no pattern");
+    TokenizerOptions options;
+    options.eod = "</s>";
+    testing::expect_error<ConfigError>([&] { make_tokenizer("bytes", options); },
+                                       "tokenizer 'bytes' has its own end of a document (256), not '</s>'");
+    EXPECT_THROW(make_tokenizer("no/such/tokenizer.json"), IoError);
 }
 
 }  // namespace plimsoll

@@ -1,0 +1,62 @@
+#pragma once
+/// Merges the bytes of one piece into ids: again and again the pair with the lowest rank, the leftmost of equals. Short pieces by
+/// looking for the lowest in a row of ranks, long ones through one list of places for each rank, in n log n steps.
+/// Of one thread; its memory grows with the longest piece.
+
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "io/tokenizer/bpe_tables.hpp"
+
+namespace plimsoll
+{
+
+class BpeMerger
+{
+  public:
+    explicit BpeMerger(const BpeTables& tables) : tables_(tables) {}
+
+    /// Appends the ids of a piece that is no whole token (or whose tokens merge like any). Returns how many unknown ids.
+    std::int64_t merge(std::string_view piece, std::vector<std::uint32_t>& ids);
+
+    /// @pre 1 <= bytes <= max_short, every byte has an id. `ids` has room for `bytes`. Returns how many.
+    std::size_t merge_short(const char* piece, std::size_t bytes, std::uint32_t* ids) const;
+
+    static constexpr std::size_t max_short = 64;
+
+  private:
+    static constexpr std::int64_t none = -1;
+    struct Part
+    {
+        std::int64_t previous;
+        std::int64_t next;
+        std::uint32_t id;
+        std::uint32_t rank;  ///< of the pair with the next part
+    };
+    struct Bucket
+    {
+        std::uint32_t rank = 0;
+        std::size_t head = 0;
+        bool is_sorted = true;
+        std::vector<std::int64_t> places;
+    };
+
+    std::int64_t start_parts(std::string_view piece);
+    void merge_long();
+    void merge_bucket(std::size_t index);
+    void set_pair(std::int64_t place, std::uint32_t current);
+    void push(std::uint32_t rank, std::int64_t place);
+    std::size_t take_bucket(std::uint32_t rank);
+
+    const BpeTables& tables_;
+    std::vector<Part> parts_;
+    std::vector<Bucket> buckets_;
+    std::vector<std::size_t> free_buckets_;
+    std::vector<std::uint32_t> bucket_of_;  ///< rank to index of its bucket + 1
+    std::vector<std::uint32_t> heap_;       ///< ranks that have places, the lowest on top
+    bool found_lower_ = false;
+};
+
+}  // namespace plimsoll

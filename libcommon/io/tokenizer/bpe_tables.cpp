@@ -1,0 +1,117 @@
+#include "io/tokenizer/bpe_tables.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "io/tokenizer/piece_hash.hpp"
+
+namespace plimsoll
+{
+
+namespace
+{
+
+// log2 of a table that `num` entries fill to a third or two.
+int table_bits(std::size_t num)
+{
+    int bits = 4;
+    while ((std::size_t{1} << bits) * 2 < num * 3) { ++bits; }
+    return bits;
+}
+
+}  // namespace
+
+BpeTables::BpeTables(BpeDefinition definition) : definition_(std::move(definition))
+{
+    VALIDATE(definition_.tokens.size() <= static_cast<std::size_t>(max_id) + 1, FormatError,
+             "the highest id {} is too high for a byte-level bpe (at most {})", definition_.tokens.size() - 1, max_id);
+    VALIDATE(definition_.merges.size() < no_rank, FormatError, "{} merges are too many (at most {})",
+             definition_.merges.size(), no_rank - 1);
+    for (const std::int64_t id : definition_.byte_ids) { has_all_bytes_ = has_all_bytes_ && id >= 0; }
+    add_tokens();
+    if (definition_.by_rank) { add_ranked_merges(); }
+    else { add_listed_merges(); }
+    byte_pairs_.assign(65536, no_rank);
+    for (std::size_t i = 0; i < 65536; ++i)
+    {
+        const std::int64_t left = definition_.byte_ids[i >> 8];
+        const std::int64_t right = definition_.byte_ids[i & 255];
+        if (left < 0 || right < 0) { continue; }
+        byte_pairs_[i] = pair_rank(static_cast<std::uint32_t>(left), static_cast<std::uint32_t>(right));
+    }
+}
+
+void BpeTables::add_tokens()
+{
+    const int bits = table_bits(definition_.tokens.size());
+    whole_shift_ = 64 - bits;
+    whole_mask_ = (std::uint64_t{1} << bits) - 1;
+    whole_.resize(whole_mask_ + 1);
+    for (std::size_t id = 0; id < definition_.tokens.size(); ++id)
+    {
+        const std::string& token = definition_.tokens[id];
+        if (token.empty()) { continue; }
+        const std::uint64_t hash = hash_piece(token);
+        std::uint64_t slot = hash >> whole_shift_;
+        while (whole_[slot].id_plus_one != 0) { slot = (slot + 1) & whole_mask_; }
+        whole_[slot] = {static_cast<std::uint32_t>(hash), static_cast<std::uint32_t>(id) + 1};
+    }
+}
+
+void BpeTables::size_pairs(std::size_t num)
+{
+    const int bits = table_bits(num);
+    pair_shift_ = 64 - bits;
+    pair_mask_ = (std::uint64_t{1} << bits) - 1;
+    pairs_.assign(pair_mask_ + 1, empty_pair);
+}
+
+// A pair that is listed twice counts with its later rank, as in HF.
+void BpeTables::add_pair(std::uint32_t left, std::uint32_t right, std::uint32_t rank)
+{
+    const std::uint64_t key = static_cast<std::uint64_t>(left) << 21 | right;
+    std::uint64_t slot = (key * pair_factor) >> pair_shift_;
+    while (pairs_[slot] != empty_pair && pairs_[slot] >> 22 != key) { slot = (slot + 1) & pair_mask_; }
+    pairs_[slot] = key << 22 | rank;
+}
+
+void BpeTables::add_listed_merges()
+{
+    num_ranks_ = static_cast<std::int64_t>(definition_.merges.size());
+    size_pairs(definition_.merges.size());
+    merged_.reserve(definition_.merges.size());
+    std::uint32_t rank = 0;
+    for (const TokenizerMerge& merge : definition_.merges)
+    {
+        add_pair(merge.left, merge.right, rank++);
+        merged_.push_back(merge.merged);
+    }
+    definition_.merges = {};
+}
+
+// Every cut of a token into two tokens.
+void BpeTables::add_ranked_merges()
+{
+    num_ranks_ = static_cast<std::int64_t>(definition_.tokens.size());
+    std::vector<TokenizerMerge> merges;
+    merges.reserve(definition_.tokens.size() * 3);
+    for (std::size_t id = 0; id < definition_.tokens.size(); ++id)
+    {
+        const std::string_view token = definition_.tokens[id];
+        for (std::size_t cut = 1; cut < token.size(); ++cut)
+        {
+            const std::string_view left = token.substr(0, cut);
+            const std::int64_t left_id = find_token(left, hash_piece(left));
+            if (left_id < 0) { continue; }
+            const std::string_view right = token.substr(cut);
+            const std::int64_t right_id = find_token(right, hash_piece(right));
+            if (right_id < 0) { continue; }
+            merges.push_back({static_cast<std::uint32_t>(left_id), static_cast<std::uint32_t>(right_id),
+                              static_cast<std::uint32_t>(id)});
+        }
+    }
+    size_pairs(merges.size());
+    for (const TokenizerMerge& merge : merges) { add_pair(merge.left, merge.right, merge.merged); }
+}
+
+}  // namespace plimsoll

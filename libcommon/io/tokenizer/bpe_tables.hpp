@@ -1,0 +1,102 @@
+#pragma once
+/// What a byte-level BPE knows about its tokens, laid out for look-up: bytes to first ids, pairs to merges, whole pieces to ids.
+/// Made once, never changed, shared by all encoders.
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/tokenizer/tokenizer_json.hpp"
+
+namespace plimsoll
+{
+
+/// A definition as read from a file. Ids below 2^21, merges fewer than 2^22 - 1: both stand in one 64-bit word with a pair.
+struct BpeDefinition
+{
+    std::vector<std::string> tokens;  ///< bytes by id; empty where there is none, or where no text can spell it
+    std::array<std::int64_t, 256> byte_ids{};  ///< id of each byte alone, -1 where there is none
+    std::vector<TokenizerMerge> merges;        ///< by rank. unused with by_rank
+    bool by_rank = false;  ///< tiktoken: two parts merge where their bytes together are a token, the lowest id first
+    bool whole_first = false;  ///< a piece that is a token is that token, whatever merges say
+    std::int64_t unk_id = -1;  ///< stands for bytes without an id; -1: such bytes are dropped
+    bool fuse_unk = false;
+};
+
+class BpeTables
+{
+  public:
+    static constexpr std::uint32_t no_rank = (1U << 22) - 1;
+    static constexpr std::uint32_t max_id = (1U << 21) - 1;
+
+    /// @throws FormatError for ids or merges beyond the limits
+    explicit BpeTables(BpeDefinition definition);
+
+    /// Rank of the merge of two ids, no_rank without one.
+    std::uint32_t pair_rank(std::uint32_t left, std::uint32_t right) const
+    {
+        const std::uint64_t key = static_cast<std::uint64_t>(left) << 21 | right;
+        for (std::uint64_t slot = (key * pair_factor) >> pair_shift_;; slot = (slot + 1) & pair_mask_)
+        {
+            const std::uint64_t entry = pairs_[slot];
+            if (entry >> 22 == key) { return static_cast<std::uint32_t>(entry) & no_rank; }
+            if (entry == empty_pair) { return no_rank; }
+        }
+    }
+
+    /// Same for two bytes, which both have an id.
+    std::uint32_t byte_pair_rank(unsigned char left, unsigned char right) const
+    {
+        return byte_pairs_[static_cast<std::size_t>(left) << 8 | right];
+    }
+
+    std::uint32_t merged_id(std::uint32_t rank) const { return definition_.by_rank ? rank : merged_[rank]; }
+    std::int64_t num_ranks() const { return num_ranks_; }
+    const BpeDefinition& definition() const { return definition_; }
+    bool has_all_bytes() const { return has_all_bytes_; }
+
+    /// Id of the token with exactly these bytes, -1 without one. `hash` is hash_piece() of them.
+    std::int64_t find_token(std::string_view bytes, std::uint64_t hash) const
+    {
+        for (std::uint64_t slot = hash >> whole_shift_;; slot = (slot + 1) & whole_mask_)
+        {
+            const WholeEntry& entry = whole_[slot];
+            if (entry.id_plus_one == 0) { return -1; }
+            if (entry.tag == static_cast<std::uint32_t>(hash) && definition_.tokens[entry.id_plus_one - 1] == bytes)
+            {
+                return entry.id_plus_one - 1;
+            }
+        }
+    }
+
+  private:
+    struct WholeEntry
+    {
+        std::uint32_t tag = 0;
+        std::uint32_t id_plus_one = 0;
+    };
+    static constexpr std::uint64_t pair_factor = 0x9E3779B97F4A7C15U;
+    static constexpr std::uint64_t empty_pair = ~0ULL;
+
+    void add_tokens();
+    void add_listed_merges();
+    void add_ranked_merges();
+    void add_pair(std::uint32_t left, std::uint32_t right, std::uint32_t rank);
+    void size_pairs(std::size_t num);
+
+    BpeDefinition definition_;
+    std::vector<std::uint64_t> pairs_;
+    int pair_shift_ = 0;
+    std::uint64_t pair_mask_ = 0;
+    std::vector<std::uint32_t> byte_pairs_;
+    std::vector<std::uint32_t> merged_;
+    std::vector<WholeEntry> whole_;
+    int whole_shift_ = 0;
+    std::uint64_t whole_mask_ = 0;
+    std::int64_t num_ranks_ = 0;
+    bool has_all_bytes_ = true;
+};
+
+}  // namespace plimsoll

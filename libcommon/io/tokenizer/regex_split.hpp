@@ -1,0 +1,52 @@
+#pragma once
+/// Patterns that no scanner knows: PCRE2, compiled with Unicode properties, with bounds on work and memory.
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace plimsoll
+{
+
+/// A compiled pattern. Immutable, shared by threads.
+class RegexPattern
+{
+  public:
+    /// @throws FormatError "pattern '...' cannot be used (reason)". `is_literal`: the text itself, no regex.
+    RegexPattern(const std::string& pattern, bool is_literal);
+    ~RegexPattern();
+    RegexPattern(const RegexPattern&) = delete;
+    RegexPattern& operator=(const RegexPattern&) = delete;
+
+  private:
+    friend class RegexMatcher;
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+/// One thread's stack and match data.
+class RegexMatcher
+{
+  public:
+    explicit RegexMatcher(const RegexPattern& pattern);
+    ~RegexMatcher();
+    RegexMatcher(RegexMatcher&& other) noexcept;
+    RegexMatcher& operator=(const RegexMatcher&) = delete;
+
+    struct Span
+    {
+        std::size_t begin;
+        std::size_t end;
+        bool is_match;
+    };
+    /// Matches and what lies between them, in order; together all of `text`. Empty matches are left out.
+    /// @throws FormatError where the pattern needs more than its bounds on this text
+    void split(std::string_view text, std::vector<Span>& spans);
+
+  private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace plimsoll

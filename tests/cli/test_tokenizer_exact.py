@@ -1,0 +1,165 @@
+"""Byte-level BPE against HF `tokenizers` and `tiktoken`: the same ids for any text.
+
+Vocabularies are learned here, from a small text, under each family's pattern. PLIMSOLL_TOKENIZER_CASES=1000000 is the long run,
+PLIMSOLL_TOKENIZER_CORPORA=DIR takes *.txt of a folder as further text, PLIMSOLL_TOKENIZER_RANKS=DIR real rank files.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+import tiktoken
+from tokenizers import AddedToken, Tokenizer, normalizers
+
+import tokenizer_cases as cases
+
+NUM_CASES = int(os.environ.get("PLIMSOLL_TOKENIZER_CASES", "100000"))
+CORPORA = os.environ.get("PLIMSOLL_TOKENIZER_CORPORA")
+RANKS = os.environ.get("PLIMSOLL_TOKENIZER_RANKS")
+HF_FAMILIES = ["gpt2", "gpt2-possessive", "gpt2-prefix", "cl100k", "o200k", "llama3", "qwen2", "qwen2-nfc", "qwen3.5", "tekken", "deepseek",
+               "megatron-v1", "digits", "whole", "cl100k-removed", "llama3-ignore-merges", "o200k-ignore-merges", "small-alphabet"]
+RANK_FAMILIES = ["gpt2", "cl100k", "o200k", "llama3"]
+SHARE = max(1, NUM_CASES // (len(HF_FAMILIES) + len(RANK_FAMILIES)))
+
+
+@pytest.fixture(scope="session")
+def text(source_dir):
+    parts = [cases.TEXT]
+    for path in sorted((source_dir / "docs").glob("*.md"))[:6] + sorted((source_dir / "libcommon/base").glob("*.cpp"))[:10]:
+        parts.append(path.read_text())
+    return parts
+
+
+def train(family, text, vocab_size=1500):
+    base = family.removesuffix("-nfc").removesuffix("-ignore-merges")
+    if family == "small-alphabet":
+        return cases.train("gpt2", ["the quick brown fox jumps over the lazy dog " * 3], 60, alphabet=False)
+    normalizer = normalizers.NFC() if family.endswith("-nfc") or family == "qwen3.5" else None
+    return cases.train(base, text, vocab_size, normalizer, ignore_merges=family.endswith("ignore-merges"))
+
+
+def corpus_documents():
+    """Documents of the long run's corpora, cut at empty lines into some 20 kB."""
+    for path in sorted(Path(CORPORA).glob("*.txt")) if CORPORA else []:
+        limit = int(os.environ.get("PLIMSOLL_TOKENIZER_CORPUS_BYTES", "2000000"))
+        data = path.read_bytes()[:limit].decode("utf-8", "ignore")
+        yield from (data[i:i + 20000] for i in range(0, len(data), 20000))
+
+
+def compare(texts, wanted, found, note):
+    assert len(found) == len(texts)
+    for text, want, have in zip(texts, wanted, found):
+        if list(want) != have:
+            at = next((i for i, (a, b) in enumerate(zip(want, have)) if a != b), min(len(want), len(have)))
+            pytest.fail(f"{note}: {text[:300]!r}: id {at}: wanted {list(want)[max(0, at - 2):at + 4]} of {len(want)}, "
+                        f"found {have[max(0, at - 2):at + 4]} of {len(have)}")
+
+
+def hf_ids(tokenizer, texts):
+    return [e.ids for e in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+
+
+def compare_hf(tools, path, tokenizer, texts, note):
+    tokenizer.encode_special_tokens = True
+    data = [t.encode() for t in texts]
+    compare(texts, hf_ids(tokenizer, texts), cases.probe(tools, [path, "--special", "text"], data), f"{note}, text")
+    tokenizer.encode_special_tokens = False
+    some = slice(0, None, 4)
+    compare(texts[some], hf_ids(tokenizer, texts[some]), cases.probe(tools, [path, "--special", "match"], data[some]), f"{note}, match")
+
+
+@pytest.mark.parametrize("family", HF_FAMILIES)
+def test_tokenizer_json_gives_the_ids_of_hf_tokenizers(family, tools, tmp_path, text):
+    tokenizer = train(family, text)
+    path = tmp_path / "tokenizer.json"
+    tokenizer.save(str(path))
+    texts = cases.adversarial(SHARE, f"hf {family}")
+    compare_hf(tools, path, Tokenizer.from_file(str(path)), texts, family)
+    documents = list(corpus_documents())
+    if documents:
+        compare_hf(tools, path, Tokenizer.from_file(str(path)), documents, f"{family}, corpora")
+
+
+@pytest.mark.parametrize("family", RANK_FAMILIES)
+def test_rank_files_give_the_ids_of_tiktoken(family, tools, tmp_path, text):
+    ranks = cases.ranks_of(train(family, text))
+    path = tmp_path / "own.tiktoken"
+    path.write_text(cases.rank_text(ranks))
+    specials = {"<|endoftext|>": len(ranks)}
+    pattern = cases.PATTERNS["gpt2-possessive" if family == "gpt2" else family]
+    oracle = tiktoken.Encoding("own", pat_str=pattern, mergeable_ranks=ranks, special_tokens=specials)
+    texts = cases.adversarial(SHARE, f"tiktoken {family}")
+    compare_tiktoken(tools, f"{path}:pattern={family}", oracle, texts, family)
+
+
+def compare_tiktoken(tools, kind, oracle, texts, note):
+    data = [t.encode() for t in texts]
+    compare(texts, [oracle.encode_ordinary(t) for t in texts], cases.probe(tools, [kind, "--special", "text"], data), f"{note}, text")
+    some = slice(0, None, 4)
+    wanted = [oracle.encode(t, allowed_special="all") for t in texts[some]]
+    compare(texts[some], wanted, cases.probe(tools, [kind, "--special", "match"], data[some]), f"{note}, match")
+
+
+REAL = {"cl100k_base": "cl100k", "o200k_base": "o200k"}
+
+
+@pytest.mark.skipif(RANKS is None, reason="PLIMSOLL_TOKENIZER_RANKS names no folder of rank files")
+@pytest.mark.parametrize("name", REAL)
+def test_real_rank_files_give_the_ids_of_tiktoken(name, tools):
+    from tiktoken.load import load_tiktoken_bpe
+
+    path = Path(RANKS) / f"{name}.tiktoken"
+    ranks = load_tiktoken_bpe(str(path))
+    specials = {"cl100k_base": {"<|endoftext|>": 100257, "<|fim_prefix|>": 100258, "<|fim_middle|>": 100259, "<|fim_suffix|>": 100260,
+                                "<|endofprompt|>": 100276},
+                "o200k_base": {"<|endoftext|>": 199999, "<|endofprompt|>": 200018}}[name]
+    oracle = tiktoken.Encoding(name, pat_str=cases.PATTERNS[REAL[name]], mergeable_ranks=ranks, special_tokens=specials)
+    compare_tiktoken(tools, path, oracle, cases.adversarial(SHARE, f"real {name}"), name)
+    documents = list(corpus_documents())
+    if documents:
+        compare_tiktoken(tools, path, oracle, documents, f"{name}, corpora")
+
+
+ADDED = [
+    [AddedToken("<x>", special=False, normalized=False)],
+    [AddedToken("<x>", special=True, lstrip=True), AddedToken("<y>", special=True, rstrip=True)],
+    [AddedToken("the", single_word=True, special=False), AddedToken("then", special=False), AddedToken(" the", special=False)],
+    [AddedToken("é", special=False, normalized=True), AddedToken("e\u0301", special=False, normalized=False)],
+    [AddedToken("  ", special=False), AddedToken("    ", special=False, normalized=False), AddedToken("\n", special=True, rstrip=True, lstrip=True)],
+    [AddedToken("a", single_word=True, lstrip=True, rstrip=True, special=False), AddedToken("_", special=False, single_word=True)],
+    [AddedToken("<|im_start|>x", special=True), AddedToken("x<|im_end|>", special=False), AddedToken("|>", special=False)],
+    [AddedToken("中", special=False, single_word=True), AddedToken("ⓐ", special=False, single_word=True), AddedToken("😀", special=False, single_word=True)],
+]
+
+
+@pytest.mark.parametrize("row", range(len(ADDED)))
+@pytest.mark.parametrize("family", ["llama3", "qwen2-nfc", "gpt2-prefix"])
+def test_added_tokens_are_found_as_hf_finds_them(row, family, tools, tmp_path, text):
+    tokenizer = train(family, text, 600)
+    tokenizer.add_tokens([t for t in ADDED[row] if not t.special])
+    tokenizer.add_special_tokens([t for t in ADDED[row] if t.special])
+    path = tmp_path / "tokenizer.json"
+    tokenizer.save(str(path))
+    rng_texts = cases.adversarial(300, f"added {family} {row}")
+    contents = [t.content for t in ADDED[row]]
+    texts = [t[:i % 7] + contents[i % len(contents)] + t[i % 7:] for i, t in enumerate(rng_texts)]
+    texts += [f" {c}{d}  {c} {d}\u00a0{c}x{d}_{c}\u200d{d}\u0301{c}½{d}٣{c}" for c in contents for d in contents]
+    compare_hf(tools, path, Tokenizer.from_file(str(path)), texts, f"{family} {row}")
+
+
+def test_nfc_is_the_one_of_hf(tools):
+    oracle = normalizers.NFC()
+    texts = cases.adversarial(3000, "nfc") + [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000 and (c < 0x3000 or c % 5 == 0)]
+    texts += [chr(c) + "\u0327\u0301" + chr(c) + "\u0345" + chr(c) for c in range(0x300, 0x20000, 3) if not 0xD800 <= c < 0xE000]
+    found = cases.probe(tools, ["--nfc"], [t.encode() for t in texts], unit="B")
+    for t, have in zip(texts, found):
+        assert have == oracle.normalize_str(t).encode(), ascii(t)
+
+
+def test_decoding_gives_the_text_back(tools, tmp_path, text):
+    tokenizer = train("llama3", text)
+    path = tmp_path / "tokenizer.json"
+    tokenizer.save(str(path))
+    texts = [t.encode() for t in cases.adversarial(2000, "decode")]
+    ids = cases.probe(tools, [path], texts)
+    assert cases.probe(tools, [path, "--decode"], ids, unit="B") == texts
