@@ -15,6 +15,7 @@
 #include "io/tokenizer/tokenizer.hpp"
 #include "layout/run_config.hpp"
 #include "report.hpp"
+#include "train_bpe.hpp"
 
 namespace
 {
@@ -210,5 +211,6 @@ int main(int argc, char** argv)
     tool.commands = {shard_command(o), inspect_command(o), verify_command(o)};
     tool.commands.push_back(export_command());
     tool.commands.push_back(import_command());
+    tool.commands.push_back(train_bpe_command());
     return run_tool(argc, argv, tool);
 }

@@ -3,6 +3,8 @@
 #include <array>
 #include <utility>
 
+#include "base/error.hpp"
+
 namespace plimsoll
 {
 
@@ -74,6 +76,19 @@ const SplitRules* recognise_pattern(std::string_view pattern)
         if (text == pattern) { return find_split_rules(name); }
     }
     return nullptr;
+}
+
+std::string_view pattern_text(std::string_view name)
+{
+    // cl100k's own text means something else to HF's engine; its conversions use the first of the two of llama3.
+    std::string_view found;
+    for (const auto& [known, text] : known_patterns)
+    {
+        if (known == (name == "cl100k" ? "llama3" : name)) { found = text; }
+        if (!found.empty() && name == "cl100k") { break; }
+    }
+    ENSURE(!found.empty());
+    return found;
 }
 
 std::string split_rule_names()

@@ -49,6 +49,10 @@ struct SplitRules
 
 constexpr int any_digits = 1 << 30;
 
+/// The text by which a tokenizer.json asks for a family's rules: gpt2, cl100k (as HF's conversions have it: llama3's), llama3,
+/// qwen2, qwen3.5, o200k, tekken. @pre one of these
+std::string_view pattern_text(std::string_view name);
+
 /// By name: gpt2, cl100k, o200k, llama3, qwen2, qwen3.5, tekken, kimi, megatron-v1.
 const SplitRules* find_split_rules(std::string_view name);
 
