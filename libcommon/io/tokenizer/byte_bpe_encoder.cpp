@@ -1,6 +1,7 @@
 #include "io/tokenizer/byte_bpe_encoder.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/error.hpp"
 #include "io/tokenizer/nfc.hpp"
@@ -11,6 +12,8 @@ namespace plimsoll
 ByteBpeEncoder::ByteBpeEncoder(const ByteBpe& bpe)
     : bpe_(bpe),
       scanner_(bpe.plan.rules),
+      window_(bpe.plan.rules),
+      has_windows_(PieceWindow::is_available() && bpe.tables.has_all_bytes()),
       merger_(bpe.tables),
       out_(out_size + BpeMerger::max_short)
 {
@@ -107,12 +110,100 @@ void ByteBpeEncoder::encode_pieces(std::string_view text)
             return;
         case SplitPlan::Kind::scanner: break;
     }
+    if (has_windows_) { at = encode_windows(at, end); }
     while (at < end)
     {
         const char* stop = scanner_.next(at, end);
         piece(at, static_cast<std::size_t>(stop - at));
         at = stop;
     }
+}
+
+namespace
+{
+
+struct PieceMask
+{
+    std::uint64_t low;
+    std::uint64_t high;
+};
+
+constexpr std::array<PieceMask, 16> make_piece_masks()
+{
+    std::array<PieceMask, 16> masks{};
+    for (std::size_t n = 0; n < 16; ++n)
+    {
+        masks[n].low = n >= 8 ? ~std::uint64_t{0} : (std::uint64_t{1} << (8 * n)) - 1;
+        masks[n].high = n <= 8 ? 0 : (std::uint64_t{1} << (8 * (n - 8))) - 1;
+    }
+    return masks;
+}
+
+constexpr std::array<PieceMask, 16> piece_masks = make_piece_masks();
+
+}  // namespace
+
+// A piece with at least PieceWindow::slack bytes behind its begin, so that two loads and a mask make its key.
+inline void ByteBpeEncoder::window_piece(const char* at, std::size_t bytes)
+{
+    if (bytes > PieceCache::short_bytes)
+    {
+        --counts_.cache_lookups;
+        --counts_.cache_hits;
+        piece(at, bytes);
+        return;
+    }
+    PieceWords key = {load_u64(at) & piece_masks[bytes].low, load_u64(at + 8) & piece_masks[bytes].high};
+    const std::uint64_t hash = hash_words(key, bytes);
+    key.high |= static_cast<std::uint64_t>(bytes) << 56;
+    PieceCache::Short* line = cache_.short_line(hash);
+    const PieceCache::Short* entry = line;
+    if (entry->low != key.low || entry->high != key.high)
+    {
+        ++entry;
+        if (entry->low != key.low || entry->high != key.high)
+        {
+            --counts_.cache_hits;
+            short_miss(at, bytes, key, hash, line);
+            return;
+        }
+    }
+    std::uint32_t* out = out_.data() + out_num_;
+    const std::uint32_t first = entry->ids[0];
+    std::memcpy(out, entry->ids, sizeof entry->ids);
+    out[0] = first & PieceCache::id_mask;
+    out_num_ += (first >> 28) + 1;
+}
+
+// As far as whole windows go; returns where the next piece begins.
+const char* ByteBpeEncoder::encode_windows(const char* at, const char* end)
+{
+    while (end - at >= PieceWindow::bytes + PieceWindow::slack)
+    {
+        std::uint64_t starts = window_.find(at);
+        if (starts == 0)
+        {
+            const char* stop = scanner_.next(at, end);
+            piece(at, static_cast<std::size_t>(stop - at));
+            at = stop;
+            continue;
+        }
+        const char* const begin = at;
+        if (out_num_ >= out_size - PieceWindow::bytes) { flush(); }
+        const int num = std::popcount(starts);
+        counts_.cache_lookups += num;
+        counts_.cache_hits += num;
+        for (; starts != 0;)
+        {
+            const int place = std::countr_zero(starts);
+            starts &= starts - 1;
+            // Places count from the window's begin; the piece's is where the one before ended.
+            const char* stop = begin + place;
+            window_piece(at, static_cast<std::size_t>(stop - at));
+            at = stop;
+        }
+    }
+    return at;
 }
 
 void ByteBpeEncoder::piece(const char* at, std::size_t bytes)

@@ -11,6 +11,7 @@
 #include "io/tokenizer/bpe_tables.hpp"
 #include "io/tokenizer/piece_cache.hpp"
 #include "io/tokenizer/piece_scanner.hpp"
+#include "io/tokenizer/piece_window.hpp"
 #include "io/tokenizer/split_plan.hpp"
 #include "io/tokenizer/tokenizer.hpp"
 
@@ -42,6 +43,8 @@ class ByteBpeEncoder final : public TokenEncoder
     void encode_normalized(std::string_view text);
     void encode_text(std::string_view text);
     void encode_pieces(std::string_view text);
+    const char* encode_windows(const char* at, const char* end);
+    void window_piece(const char* at, std::size_t bytes);
     void piece(const char* at, std::size_t bytes);
     void short_piece(const char* at, std::size_t bytes);
     void short_miss(const char* at, std::size_t bytes, PieceWords key, std::uint64_t hash, PieceCache::Short* line);
@@ -52,6 +55,8 @@ class ByteBpeEncoder final : public TokenEncoder
 
     const ByteBpe& bpe_;
     PieceScanner scanner_;
+    PieceWindow window_;
+    bool has_windows_;
     DeepseekScanner deepseek_;
     std::unique_ptr<StageSplitter> stages_;
     BpeMerger merger_;

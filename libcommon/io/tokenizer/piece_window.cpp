@@ -1,0 +1,208 @@
+#include "io/tokenizer/piece_window.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "io/tokenizer/piece_scanner.hpp"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+namespace plimsoll
+{
+
+#if defined(__SSE2__)
+
+namespace
+{
+
+// Bytes from `first` to `first + num`, unsigned.
+inline __m128i in_range(__m128i bytes, char first, char num)
+{
+    const __m128i shifted = _mm_sub_epi8(bytes, _mm_set1_epi8(first));
+    return _mm_cmpeq_epi8(_mm_min_epu8(shifted, _mm_set1_epi8(num)), shifted);
+}
+
+inline std::uint64_t bits_of(__m128i mask, int part)
+{
+    return static_cast<std::uint64_t>(static_cast<std::uint32_t>(_mm_movemask_epi8(mask))) << (16 * part);
+}
+
+}  // namespace
+
+inline void PieceWindow::classify(const char* at, WindowMasks& m)
+{
+    for (int part = 0; part < 4; ++part)
+    {
+        const __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at + 16 * part));
+        m.lower |= bits_of(in_range(x, 'a', 25), part);
+        m.upper |= bits_of(in_range(x, 'A', 25), part);
+        m.number |= bits_of(in_range(x, '0', 9), part);
+        m.space |= bits_of(_mm_cmpeq_epi8(x, _mm_set1_epi8(' ')), part);
+        m.blank |= bits_of(in_range(x, '\t', 4), part);
+        m.newline |=
+            bits_of(_mm_or_si128(_mm_cmpeq_epi8(x, _mm_set1_epi8('\n')), _mm_cmpeq_epi8(x, _mm_set1_epi8('\r'))), part);
+        m.apostrophe |= bits_of(_mm_cmpeq_epi8(x, _mm_set1_epi8('\'')), part);
+        m.slash |= bits_of(_mm_cmpeq_epi8(x, _mm_set1_epi8('/')), part);
+        m.non_ascii |= bits_of(x, part);
+    }
+    m.blank = (m.blank | m.space) & ~m.newline;
+}
+
+#else
+
+void PieceWindow::classify(const char*, WindowMasks&) {}
+
+#endif
+
+inline void PieceWindow::classify_wide(const char* at, WindowMasks& m) const
+{
+    std::uint64_t left = m.non_ascii;
+    while (left != 0)
+    {
+        const int place = std::countr_zero(left);
+        const CodePoint c = decode_utf8(at + place);
+        if (place + static_cast<int>(c.bytes) > 64)
+        {
+            m.valid = place;
+            break;
+        }
+        const std::uint64_t bits = ((std::uint64_t{1} << c.bytes) - 1) << place;
+        left &= ~bits;
+        m.inner |= bits & (bits << 1);
+        const std::uint8_t properties = tables_.properties(c.value);
+        m.has_han = m.has_han || (properties & property_han) != 0;
+        switch (properties & 15)
+        {
+            case class_lower: m.lower |= bits; break;
+            case class_upper: m.upper |= bits; break;
+            case class_letter: m.letter |= bits; break;
+            case class_mark: m.mark |= bits; break;
+            case class_number: m.number |= bits; break;
+            case class_space: m.blank |= bits; break;
+            default: break;
+        }
+    }
+}
+
+inline std::uint64_t PieceWindow::number_groups(std::uint64_t number, const WindowMasks& m) const
+{
+    if (rules_.digits == 1) { return number & ~m.inner; }
+    std::uint64_t starts = number & ~(number << 1);
+    if (rules_.digits != 3) { return starts; }
+    if ((number & m.non_ascii) == 0)
+    {
+        const std::uint64_t fourth = number & number << 1 & number << 2;
+        for (std::uint64_t next = starts << 3 & fourth; next != 0; next = next << 3 & fourth) { starts |= next; }
+        return starts;
+    }
+    int count = 0;
+    for (std::uint64_t left = number & ~m.inner; left != 0; left &= left - 1)
+    {
+        const std::uint64_t bit = left & (~left + 1);
+        count = (starts & bit) != 0 ? 0 : count + 1;
+        if (count % 3 == 0) { starts |= bit; }
+    }
+    return starts;
+}
+
+inline std::uint64_t PieceWindow::apply_contractions(const char* at, std::uint64_t candidates,
+                                                     std::uint64_t starts) const
+{
+    const bool is_suffix = rules_.contractions == Contractions::suffix;
+    const bool caseless = rules_.contractions != Contractions::ascii;
+    int last_end = -1;
+    for (; candidates != 0; candidates &= candidates - 1)
+    {
+        const int place = std::countr_zero(candidates);
+        // The letters before are a contraction, not a word.
+        if (is_suffix && place == last_end) { continue; }
+        const char* stop = match_contraction(at + place, at + bytes + slack, caseless);
+        const auto length = static_cast<int>(stop - at) - place;
+        if (length == 0) { continue; }
+        last_end = place + length;
+        if (last_end >= 64) { continue; }
+        std::uint64_t covered = ((std::uint64_t{1} << length) - 1) << place;
+        if (!is_suffix) { covered &= covered - 1; }
+        starts = (starts & ~covered) | std::uint64_t{1} << last_end;
+    }
+    return starts;
+}
+
+std::uint64_t PieceWindow::boundaries(const char* at, const WindowMasks& m) const
+{
+    std::uint64_t letters = m.lower | m.upper | m.letter;
+    const std::uint64_t white = m.blank | m.newline;
+    const std::uint64_t whole = m.valid == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << m.valid) - 1;
+    if (rules_.han_apart && m.has_han) { return 0; }
+    if (rules_.case_aware)
+    {
+        // Marks behind letters are letters of both cases. What a letter of both cases does before an upper one takes a look back.
+        const bool marks_follow = (m.mark & ~(m.mark << 1) & ~(letters << 1)) == 0;
+        if (!marks_follow || (m.upper != 0 && (m.letter | m.mark) != 0)) { return 0; }
+    }
+    if (rules_.marks_join) { letters |= m.mark; }
+    const std::uint64_t punct = ~(letters | m.number | white) & whole;
+    const std::uint64_t behind_prefix = (rules_.any_prefix ? m.blank : m.space) << 1;
+    const std::uint64_t behind_space = m.space << 1;
+
+    // Punctuation: a first character that does not follow a space may lead a word.
+    const std::uint64_t punct_first = punct & ~(punct << 1);
+    std::uint64_t starts = punct_first & ~behind_space;
+    const std::uint64_t lead = rules_.any_prefix ? extend_characters(starts, m.inner) << 1 : 0;
+    starts |= letters & ~(letters << 1) & ~(behind_prefix | lead);
+    if (rules_.case_aware) { starts |= m.upper & m.lower << 1; }
+    const std::uint64_t groups = number_groups(m.number, m);
+    starts |= rules_.digits == 0 ? groups & ~behind_space : groups;
+
+    // Blank: newlines behind punctuation belong to it.
+    std::uint64_t taken = 0;
+    if (rules_.punct_tail != PunctTail::none)
+    {
+        taken = m.newline & ~(m.newline + (m.newline & punct << 1));
+        if (rules_.punct_tail == PunctTail::crlf_slash && (taken << 1 & m.slash) != 0) { return 0; }
+    }
+    const std::uint64_t free_white = white & ~taken;
+    starts |= free_white & ~(free_white << 1);
+    // The last one before something else goes its own way, unless it ends a line.
+    const std::uint64_t may_part = rules_.newlines ? m.blank : white;
+    starts |= first_bytes(may_part & ~(white >> 1), m.inner);
+    if (rules_.newlines)
+    {
+        // Blank behind the last line end of a run.
+        std::uint64_t indents = m.blank & (m.newline & ~taken) << 1;
+        if (indents != 0 && ((indents + m.blank) & ~m.blank & m.newline) != 0)
+        {
+            std::uint64_t kept = 0;
+            for (; indents != 0; indents &= indents - 1)
+            {
+                const std::uint64_t bit = indents & (~indents + 1);
+                if (((bit + m.blank) & ~m.blank & m.newline) == 0) { kept |= bit; }
+            }
+            indents = kept;
+        }
+        starts |= indents;
+    }
+    if (m.apostrophe != 0 && rules_.contractions != Contractions::none)
+    {
+        const std::uint64_t before =
+            rules_.contractions == Contractions::suffix ? letters << 1 : punct_first & ~behind_space;
+        starts = apply_contractions(at, m.apostrophe & before, starts);
+    }
+    // What follows white at the end is not seen, nor the rest of a contraction.
+    const std::uint64_t solid = ~white & whole;
+    const int limit = std::min(solid == 0 ? 0 : 64 - std::countl_zero(solid), m.valid - 4);
+    if (limit <= 0) { return 0; }
+    return starts & ((std::uint64_t{2} << limit) - 1) & ~std::uint64_t{1};
+}
+
+std::uint64_t PieceWindow::find(const char* at) const
+{
+    WindowMasks m;
+    classify(at, m);
+    if (m.non_ascii != 0) { classify_wide(at, m); }
+    return boundaries(at, m);
+}
+
+}  // namespace plimsoll
