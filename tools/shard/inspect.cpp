@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "base/progress.hpp"
 #include "base/units.hpp"
+#include "documents.hpp"
 #include "io/corpus.hpp"
 #include "io/file.hpp"
 #include "io/tokenizer/tokenizer.hpp"
@@ -151,12 +152,10 @@ std::string inspect_directory(const std::string& path, OutputKind kind)
     return text;
 }
 
-std::string marked_text(const TokenShardReader& reader, std::int64_t begin, std::int64_t end)
+std::string marked_text(const TokenShardReader& reader, std::int64_t begin, std::int64_t end, const std::string& kind)
 {
-    const auto tokenizer = make_tokenizer(reader.info().tokenizer);
-    VALIDATE(tokenizer->fingerprint() == reader.info().fingerprint, FormatError,
-             "{}: its tokenizer '{}' (sha256 {}) is not the one of this version ({})", reader.info().path,
-             reader.info().tokenizer, reader.info().fingerprint.substr(0, 12), tokenizer->fingerprint().substr(0, 12));
+    const TokenShardInfo& info = reader.info();
+    const auto tokenizer = tokenizer_of_shards(kind, info.tokenizer, info.fingerprint, info.path);
     const std::int64_t num = end - begin;
     std::vector<std::int64_t> wide(static_cast<std::size_t>(num));
     std::vector<std::uint8_t> mask(wide.size());
@@ -196,7 +195,7 @@ std::string inspect_text(const std::string& path, OutputKind kind)
     return is_directory(path) ? inspect_directory(path, kind) : inspect_file(path, kind);
 }
 
-std::string document_text(const std::string& path, std::int64_t number)
+std::string document_text(const std::string& path, std::int64_t number, const std::string& tokenizer)
 {
     check_named(path);
     std::int64_t before = 0;
@@ -209,7 +208,7 @@ std::string document_text(const std::string& path, std::int64_t number)
         const std::vector<std::uint64_t> ends = reader.document_ends();
         const std::uint64_t begin = local == 0 ? 0 : ends[static_cast<std::size_t>(local - 1)];
         return marked_text(reader, static_cast<std::int64_t>(begin),
-                           static_cast<std::int64_t>(ends[static_cast<std::size_t>(local)]));
+                           static_cast<std::int64_t>(ends[static_cast<std::size_t>(local)]), tokenizer);
     }
     throw UsageError(fmt::format("no document {} in '{}' (it has {}, counted from 0)", number, path, before));
 }

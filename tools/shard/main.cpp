@@ -9,6 +9,7 @@
 #include "base/run_tool.hpp"
 #include "base/signals.hpp"
 #include "base/units.hpp"
+#include "documents.hpp"
 #include "exchange.hpp"
 #include "inspect.hpp"
 #include "io/corpus.hpp"
@@ -35,6 +36,7 @@ struct Options
     bool dry_run = false;
     bool json = false;
     std::int64_t document_number = -1;
+    std::string inspect_tokenizer;
 };
 
 void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
@@ -165,19 +167,20 @@ Command inspect_command(Options& o)
     command.name = "inspect";
     command.summary = "shows the manifest of a directory, the header of a shard, or one document";
     command.run_files = RunFiles::refused;
-    command.positionals = {{"PATH", "directory of shards, or a shard", 1, 1}};
+    command.positionals = {{"PATH", "directory of shards, a shard, or files of another tool", 1, 1}};
     command.declare = [&o](OptionSet& options)
     {
         options.add_count("", "document", o.document_number, "print the text of this document; masked tokens in [[ ]]")
             .value_name("N")
             .shown_default("none")
             .range(-1);
+        options.add_text("", "tokenizer", o.inspect_tokenizer, "of the shards").shown_default("by the name in them");
         options.add_flag("", "json", o.json, "as JSON");
     };
     command.run = [&o](const Invocation& invocation)
     {
         const std::string& path = invocation.positionals[0];
-        print(o.document_number >= 0 ? document_text(path, o.document_number)
+        print(o.document_number >= 0 ? document_text(path, o.document_number, o.inspect_tokenizer)
                                      : inspect_text(path, o.json ? OutputKind::json : OutputKind::text));
         return ExitCode::done;
     };
@@ -190,7 +193,7 @@ Command verify_command(Options& o)
     command.name = "verify";
     command.summary = "checks every byte of the shards of a directory against its manifest; of a shard alone its data";
     command.run_files = RunFiles::refused;
-    command.positionals = {{"PATH", "directory of shards, or a shard", 1, -1}};
+    command.positionals = {{"PATH", "directory of shards, a shard, or files of another tool", 1, -1}};
     command.declare = [&o](OptionSet& options) { options.add_flag("", "json", o.json, "as JSON"); };
     command.run = [&o](const Invocation& invocation)
     {
@@ -212,5 +215,8 @@ int main(int argc, char** argv)
     tool.commands.push_back(export_command());
     tool.commands.push_back(import_command());
     tool.commands.push_back(train_bpe_command());
+    tool.commands.push_back(dedup_command());
+    tool.commands.push_back(split_command());
+    tool.commands.push_back(decode_command());
     return run_tool(argc, argv, tool);
 }

@@ -47,7 +47,7 @@ class RecordFormatTest : public ::testing::Test
     std::vector<std::string> words_;
 };
 
-using Words = std::vector<std::string>;
+using RecordWords = std::vector<std::string>;
 
 /// Ids of letters, one token for each of the given words (longest first), specials by name.
 class WordTokenizer : public Tokenizer
@@ -115,7 +115,7 @@ TEST_F(RecordFormatTest, OfAPromptAndItsCompletionTheCompletionCounts)
     RecordOptions options;
     options.format = RecordFormat::prompt_completion;
     EXPECT_EQ(parse(options, R"({"completion": " 4", "prompt": "2 + 2 ="})"), "");
-    EXPECT_EQ(words_, (Words{"-text:2 + 2 =", "+text: 4"}));
+    EXPECT_EQ(words_, (RecordWords{"-text:2 + 2 =", "+text: 4"}));
     EXPECT_EQ(parse(options, R"({"prompt": "", "completion": ""})"), "");
     EXPECT_TRUE(words_.empty());
     EXPECT_EQ(parse(options, R"({"prompt": "x"})"), "no field 'completion'");
@@ -131,13 +131,13 @@ TEST_F(RecordFormatTest, OfAChatWhatTheAssistantSaysCountsWithItsEnd)
     const std::string json = R"({"messages": [{"role": "system", "content": "be brief"},
         {"role": "user", "content": "hi "}, {"role": "assistant", "content": "\nhello\n"}]})";
     EXPECT_EQ(parse(chat(ChatTemplate::chatml), json), "");
-    EXPECT_EQ(words_, (Words{"-special:<|im_start|>", "-text:system\n", "-text:be brief", "-special:<|im_end|>",
+    EXPECT_EQ(words_, (RecordWords{"-special:<|im_start|>", "-text:system\n", "-text:be brief", "-special:<|im_end|>",
                              "-text:\n", "-special:<|im_start|>", "-text:user\n", "-text:hi ", "-special:<|im_end|>",
                              "-text:\n", "-special:<|im_start|>", "-text:assistant\n", "+text:\nhello\n",
                              "+special:<|im_end|>", "-text:\n"}));
     EXPECT_EQ(parse(chat(ChatTemplate::llama3), json), "");
     EXPECT_EQ(words_,
-              (Words{"-special:<|begin_of_text|>", "-special:<|start_header_id|>", "-text:system",
+              (RecordWords{"-special:<|begin_of_text|>", "-special:<|start_header_id|>", "-text:system",
                      "-special:<|end_header_id|>", "-text:\n\n", "-text:be brief", "-special:<|eot_id|>",
                      "-special:<|start_header_id|>", "-text:user", "-special:<|end_header_id|>", "-text:\n\n",
                      "-text:hi", "-special:<|eot_id|>", "-special:<|start_header_id|>", "-text:assistant",

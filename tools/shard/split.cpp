@@ -1,0 +1,126 @@
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/progress.hpp"
+#include "base/signals.hpp"
+#include "base/units.hpp"
+#include "documents.hpp"
+#include "io/shard_split.hpp"
+
+namespace plimsoll
+{
+
+namespace
+{
+
+struct SplitState
+{
+    SplitOptions split;
+    std::vector<std::string> outs;
+    bool force = false;
+    bool json = false;
+};
+
+SplitPart parse_split_part(const std::string& word)
+{
+    const std::size_t equals = word.rfind('=');
+    const bool percent = equals != std::string::npos && equals > 0 && word.back() == '%';
+    VALIDATE(percent, UsageError, "--out '{}' is not a directory with its share. write it like train=90%", word);
+    SplitPart part;
+    part.out = word.substr(0, equals);
+    part.share = parse_number(word.substr(equals + 1, word.size() - equals - 2)) / 100;
+    VALIDATE(part.share > 0, UsageError, "--out '{}' is not a share above 0%", word);
+    return part;
+}
+
+void set_split_parts(SplitState& o)
+{
+    double sum = 0;
+    for (const std::string& word : o.outs)
+    {
+        o.split.parts.push_back(parse_split_part(word));
+        sum += o.split.parts.back().share;
+        for (std::size_t i = 0; i + 1 < o.split.parts.size(); ++i)
+        {
+            VALIDATE(o.split.parts[i].out != o.split.parts.back().out, UsageError, "--out names '{}' twice",
+                     o.split.parts.back().out);
+        }
+    }
+    VALIDATE(std::abs(sum - 1) < 1e-9, UsageError, "the shares of --out add up to {}%, not 100%",
+             number_text(std::round(sum * 1e11) / 1e9));
+}
+
+std::string split_text(const std::vector<SplitReport>& reports, bool as_json)
+{
+    if (as_json)
+    {
+        nlohmann::ordered_json json;
+        json["schema_version"] = 1;
+        for (const SplitReport& report : reports)
+        {
+            json["parts"].push_back({{"out", report.out}, {"documents", report.documents}, {"tokens", report.tokens}});
+        }
+        return json.dump(2) + "\n";
+    }
+    std::string text;
+    for (const SplitReport& report : reports)
+    {
+        text += fmt::format("written    {}   {} documents, {} tokens\n", report.out, format_grouped(report.documents),
+                            format_grouped(report.tokens));
+    }
+    return text;
+}
+
+}  // namespace
+
+Command split_command()
+{
+    const auto state = std::make_shared<SplitState>();
+    Command command;
+    command.name = "split";
+    command.summary = "copies token shards into several directories, chosen by the content of each document";
+    command.run_files = RunFiles::refused;
+    command.positionals = {{"DIR", "directory of shards", 1, 1}};
+    command.examples = {"plimsoll-shard split web --out web_train=98% web_valid=1% web_test=1% --seed 7"};
+    command.declare = [state](OptionSet& options)
+    {
+        options.add_texts("", "out", state->outs, "directories with their shares of the documents: A=90% B=10%")
+            .value_name("DIR=SHARE ...")
+            .required();
+        options.add_count("", "seed", state->split.seed, "of the choice");
+        options.add_count("", "shard-tokens", state->split.shard_tokens, "a shard ends before the document that would exceed it")
+            .unit("tokens")
+            .range(1);
+        options.add_flag("", "force", state->force, "replace the token shards in the directories");
+        options.add_flag("", "json", state->json, "report as JSON on stdout");
+    };
+    command.validate = [state] { set_split_parts(*state); };
+    command.run = [state](const Invocation& invocation)
+    {
+        state->split.directory = invocation.positionals[0];
+        if (state->force) { state->split.existing = CorpusOutput::Existing::replace; }
+        const StopSignals signals(Usr1::untouched);
+        std::unique_ptr<Progress> progress;
+        const auto reports = split_shards(
+            state->split,
+            [&](std::int64_t total, std::int64_t done)
+            {
+                if (!progress)
+                {
+                    progress = std::make_unique<Progress>(stderr, kind_of(stderr), "split", ProgressUnit::bytes, total);
+                }
+                VALIDATE(!signals.requested(), Interrupted,
+                         "stopped by {} (nothing was written). run the same command again", signals.name());
+                progress->update(done);
+            });
+        if (progress) { progress->finish(); }
+        const std::string text = split_text(reports, state->json);
+        std::fwrite(text.data(), 1, text.size(), stdout);
+        return ExitCode::done;
+    };
+    return command;
+}
+
+}  // namespace plimsoll
