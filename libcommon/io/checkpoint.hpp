@@ -44,6 +44,13 @@ struct OptimizerGroup
     std::vector<std::string> tensors;
 };
 
+/// Part of a run with one plan of its data: from `base` consumed samples on.
+struct DataStage
+{
+    std::int64_t base = 0;
+    std::string plan_hash;
+};
+
 /// Layout-free scalars of a run, the same on all ranks.
 struct TrainerState
 {
@@ -54,6 +61,8 @@ struct TrainerState
     std::string data_order;        ///< version of the order, e.g. "feistel8-v1"
     std::string plan_hash;         ///< TokenOrder's hash of shards, seq_len, ...
     std::string tokenizer;         ///< fingerprint
+    std::vector<std::string> plan; ///< the lines under plan_hash; none in checkpoints of versions without
+    std::vector<DataStage> stages; ///< the last is the present one; none: one from 0 on
     std::vector<OptimizerGroup> groups;
 };
 

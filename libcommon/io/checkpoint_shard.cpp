@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <cstring>
 #include <limits>
@@ -70,6 +71,26 @@ std::unordered_map<std::string, std::uint32_t> ids_of(const std::vector<std::str
     return ids;
 }
 
+constexpr const char* trainer_plan = "/trainer/plan";
+constexpr const char* trainer_stages = "/trainer/stages";
+
+std::vector<DataStage> read_stages(const H5File& file)
+{
+    std::vector<DataStage> stages;
+    if (!file.exists(trainer_stages)) { return stages; }
+    for (const std::string& line : file.read_strings(trainer_stages))
+    {
+        const std::size_t space = line.find(' ');
+        DataStage stage;
+        const auto end = std::from_chars(line.data(), line.data() + std::min(space, line.size()), stage.base);
+        VALIDATE(space != std::string::npos && end.ec == std::errc() && end.ptr == line.data() + space && stage.base >= 0,
+                 FormatError, "{}: '{}' in {} is no stage (base and plan hash)", file.path(), line, trainer_stages);
+        stage.plan_hash = line.substr(space + 1);
+        stages.push_back(std::move(stage));
+    }
+    return stages;
+}
+
 void write_trainer(H5File& file, const TrainerState& trainer, const std::vector<std::string>& names)
 {
     H5Group group = file.create_group("/trainer");
@@ -80,6 +101,10 @@ void write_trainer(H5File& file, const TrainerState& trainer, const std::vector<
     group.set_attribute("data_order", trainer.data_order);
     group.set_attribute("plan_hash", trainer.plan_hash);
     group.set_attribute("tokenizer", trainer.tokenizer);
+    if (!trainer.plan.empty()) { file.create_strings(trainer_plan, trainer.plan); }
+    std::vector<std::string> stages;
+    for (const DataStage& stage : trainer.stages) { stages.push_back(fmt::format("{} {}", stage.base, stage.plan_hash)); }
+    if (!stages.empty()) { file.create_strings(trainer_stages, stages); }
     const auto ids = ids_of(names);
     std::vector<GroupRow> rows;
     std::vector<std::uint32_t> group_of(names.size(), no_group);
@@ -414,6 +439,8 @@ TrainerState read_trainer(const std::string& step_dir, const Manifest& manifest)
     trainer.data_order = group.attribute_string("data_order");
     trainer.plan_hash = group.attribute_string("plan_hash");
     trainer.tokenizer = group.attribute_string("tokenizer");
+    if (file.exists(trainer_plan)) { trainer.plan = file.read_strings(trainer_plan); }
+    trainer.stages = read_stages(file);
     const std::vector<std::string> names = file.read_strings("/names");
     std::vector<GroupRow> rows(static_cast<std::size_t>(file.dataset("/optim/groups").num_elements()));
     file.read_table("/optim/groups", group_type(), rows.data());

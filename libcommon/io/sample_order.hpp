@@ -35,6 +35,7 @@ class EpochOrder
     EpochOrder(std::int64_t size, Shuffle::Kind kind, std::int64_t window, std::uint64_t seed);
 
     std::int64_t size() const { return size_; }
+    std::uint64_t seed() const { return seed_; }
     std::int64_t pool_samples() const { return block_ * blocks_per_pool; }
     /// Sample at `position` = epoch * size + place.
     std::int64_t sample_at(std::int64_t position) const;
@@ -113,6 +114,8 @@ class SampleOrder
     std::int64_t num_sources() const { return static_cast<std::int64_t>(epochs_.size()); }
     std::int64_t size(std::int64_t source) const { return epochs_[static_cast<std::size_t>(source)].size(); }
     std::int64_t pool_samples() const { return epochs_.front().pool_samples(); }
+    /// Key of all that is drawn for a source.
+    std::uint64_t seed(std::int64_t source) const { return epochs_[static_cast<std::size_t>(source)].seed(); }
     /// Share of a source in the long run.
     double share(std::int64_t source) const;
     /// Of positions [0, positions), how many each source has.

@@ -6,6 +6,7 @@
 
 #include "base/digest.hpp"
 #include "base/error.hpp"
+#include "io/fim.hpp"
 
 namespace plimsoll
 {
@@ -24,13 +25,18 @@ void resize(TokenBatch& batch, std::int64_t num, std::int64_t seq_len)
     batch.num_valid = 0;
 }
 
-/// Row `row` from the tokens [begin, begin + num_labels + 1); the rest of the row is padding.
-void fill_row(const TokenSource& source, std::int64_t begin, std::int64_t num_labels, std::int64_t row,
-              TokenBatch& batch, std::vector<std::int64_t>& tokens, std::vector<std::uint8_t>& mask)
+void read_window(const TokenSource& source, std::int64_t begin, std::int64_t num_labels, std::vector<std::int64_t>& tokens,
+                 std::vector<std::uint8_t>& mask)
 {
     tokens.resize(static_cast<std::size_t>(num_labels + 1));
     mask.resize(tokens.size());
     source.read(begin, num_labels + 1, tokens.data(), mask.data());
+}
+
+/// Row `row` from a window of num_labels + 1 tokens; the rest of the row is padding.
+void fill_row(const std::vector<std::int64_t>& tokens, const std::vector<std::uint8_t>& mask, std::int64_t row, TokenBatch& batch)
+{
+    const auto num_labels = static_cast<std::int64_t>(tokens.size()) - 1;
     const std::int64_t at = row * batch.seq_len;
     std::copy(tokens.begin(), tokens.end() - 1, batch.inputs.begin() + at);
     std::copy(tokens.begin() + 1, tokens.end(), batch.labels.begin() + at);
@@ -53,15 +59,39 @@ std::int64_t samples_in(const OrderSource& source, std::int64_t seq_len)
 }
 
 /// Lines of a plan: what stands before the first space, and what behind it.
-std::map<std::string, std::string> by_name(const std::vector<std::string>& fields)
+using PlanLines = std::map<std::string, std::string>;
+
+PlanLines lines_of(const std::vector<std::string>& fields)
 {
-    std::map<std::string, std::string> values;
+    PlanLines lines;
     for (const std::string& field : fields)
     {
         const std::size_t space = field.find(' ');
-        values[field.substr(0, space)] = space == std::string::npos ? "" : field.substr(space + 1);
+        lines[field.substr(0, space)] = space == std::string::npos ? "" : field.substr(space + 1);
     }
-    return values;
+    return lines;
+}
+
+std::string value_of(const PlanLines& lines, const std::string& name)
+{
+    const auto found = lines.find(name);
+    return found == lines.end() ? std::string("(not set)") : found->second;
+}
+
+std::string append_fault_of_source(const PlanLines& old, const std::string& prefix, const TokenOrder& now, std::size_t source)
+{
+    const std::string& name = now.sources()[source].name;
+    const std::string shown = name.empty() ? "the data" : "'" + name + "'";
+    const std::vector<TokenShardInfo>& shards = now.sources()[source].tokens->shards();
+    const std::string tokenizer = fmt::format("{} {}", shards.front().tokenizer, shards.front().fingerprint);
+    if (value_of(old, prefix + "tokenizer") != tokenizer) { return fmt::format("{} has another tokenizer", shown); }
+    const std::size_t num_old = std::stoul(value_of(old, prefix + "shards"));
+    if (num_old > shards.size()) { return fmt::format("{} had {} shards and now has {}", shown, num_old, shards.size()); }
+    if (now.content_of(source, num_old) != value_of(old, prefix + "content"))
+    {
+        return fmt::format("the first {} shards of {} are not the old ones", num_old, shown);
+    }
+    return "";
 }
 
 }  // namespace
@@ -72,7 +102,7 @@ std::uint64_t stage_seed(std::uint64_t seed, std::int64_t base)
 }
 
 TokenOrder::TokenOrder(const TokenSource& source, std::int64_t seq_len, std::uint64_t seed)
-    : TokenOrder({OrderSource{"", &source, 1.0}}, OrderSettings{seq_len, seed, Shuffle()})
+    : TokenOrder({OrderSource{"", &source, 1.0}}, OrderSettings{seq_len, seed, Shuffle(), Fim()})
 {
 }
 
@@ -82,6 +112,12 @@ TokenOrder::TokenOrder(std::vector<OrderSource> sources, const OrderSettings& se
       samples_(make_samples(settings.seed))
 {
     for (std::int64_t d = 0; d < samples_.num_sources(); ++d) { num_samples_ += samples_.size(d); }
+    for (const OrderSource& source : sources_)
+    {
+        VALIDATE(settings_.fim.rate <= 0 || !source.tokens->has_loss_mask(), ConfigError,
+                 "the data{} has a loss mask (fim would tear it from its tokens). leave fim-rate at 0",
+                 source.name.empty() ? "" : " of '" + source.name + "'");
+    }
 }
 
 SampleOrder TokenOrder::make_samples(std::uint64_t seed) const
@@ -128,7 +164,24 @@ void TokenOrder::read(std::int64_t first, std::int64_t num, TokenBatch& batch) c
     {
         const SampleId id = id_at(first + row);
         const TokenSource& source = *sources_[static_cast<std::size_t>(id.source)].tokens;
-        fill_row(source, id.sample * seq_len, seq_len, row, batch, tokens, mask);
+        read_window(source, id.sample * seq_len, seq_len, tokens, mask);
+        if (settings_.fim.rate > 0) { rearrange(id, source, tokens); }
+        fill_row(tokens, mask, row, batch);
+    }
+}
+
+/// The end of a document stays its end.
+void TokenOrder::rearrange(const SampleId& id, const TokenSource& source, std::vector<std::int64_t>& tokens) const
+{
+    const std::int64_t begin = id.sample * settings_.seq_len;
+    FimPiece key;
+    key.seed = samples_.seed(id.source);
+    key.epoch = id.epoch;
+    key.sample = id.sample;
+    for (const DocumentPiece& piece : source.pieces(begin, static_cast<std::int64_t>(tokens.size())))
+    {
+        key.document = piece.document;
+        fill_in_the_middle(settings_.fim, key, tokens.data() + (piece.begin - begin), piece.end - piece.begin - (piece.ends_here ? 1 : 0));
     }
 }
 
@@ -152,6 +205,11 @@ std::vector<std::string> TokenOrder::plan_fields() const
     if (settings_.shuffle.kind == Shuffle::Kind::window)
     {
         fields.push_back(fmt::format("shuffle window-v1 {}", samples_.pool_samples()));
+    }
+    const Fim& fim = settings_.fim;
+    if (fim.rate > 0)
+    {
+        fields.push_back(fmt::format("fim v1 {} {} {} {} {}", fim.rate, fim.spm_rate, fim.prefix, fim.suffix, fim.middle));
     }
     const bool is_blend = sources_.size() > 1;
     if (is_blend) { fields.push_back("blend even-v1"); }
@@ -178,53 +236,31 @@ std::string TokenOrder::plan_hash() const { return sha256_hex(fmt::format("{}", 
 
 std::string append_fault(const std::vector<std::string>& old_fields, const TokenOrder& now)
 {
-    const std::map<std::string, std::string> old = by_name(old_fields);
-    const std::map<std::string, std::string> present = by_name(now.plan_fields());
-    const auto value = [](const std::map<std::string, std::string>& fields, const std::string& name)
+    const PlanLines old = lines_of(old_fields), present = lines_of(now.plan_fields());
+    for (const char* field : {"order", "seq-len", "overlap", "shuffle", "fim"})
     {
-        const auto found = fields.find(name);
-        return found == fields.end() ? std::string("(not set)") : found->second;
-    };
-    for (const char* field : {"order", "seq-len", "overlap", "shuffle"})
-    {
-        if (value(old, field) != value(present, field))
+        if (value_of(old, field) != value_of(present, field))
         {
-            return fmt::format("{} {} -> {}", field, value(old, field), value(present, field));
+            return fmt::format("{} {} -> {}", field, value_of(old, field), value_of(present, field));
         }
     }
-    const auto has_old = [&](const std::string& name) { return old.count(name + "shards") > 0; };
-    std::set<std::string> kept;
+    const std::string counted = "shards";
+    std::set<std::string> gone;  // prefixes of sources
+    for (const auto& line : old)
+    {
+        const std::size_t at = line.first.size() < counted.size() ? std::string::npos : line.first.size() - counted.size();
+        if (at != std::string::npos && line.first.compare(at, counted.size(), counted) == 0) { gone.insert(line.first.substr(0, at)); }
+    }
     for (std::size_t d = 0; d < now.sources().size(); ++d)
     {
-        const OrderSource& source = now.sources()[d];
-        std::string prefix = source.name + ".";
-        // The fields of a run with one source carry no name: it is the first one now.
-        if (!has_old(prefix) && d == 0 && has_old("")) { prefix.clear(); }
-        if (!has_old(prefix)) { continue; }
-        kept.insert(prefix);
-        const std::string shown = source.name.empty() ? "the data" : "'" + source.name + "'";
-        const std::size_t num_old = std::stoul(value(old, prefix + "shards"));
-        const std::vector<TokenShardInfo>& shards = source.tokens->shards();
-        const std::string tokenizer = fmt::format("{} {}", shards.front().tokenizer, shards.front().fingerprint);
-        if (value(old, prefix + "tokenizer") != tokenizer) { return fmt::format("{} has another tokenizer", shown); }
-        if (num_old > shards.size())
-        {
-            return fmt::format("{} had {} shards and now has {}", shown, num_old, shards.size());
-        }
-        if (now.content_of(d, num_old) != value(old, prefix + "content"))
-        {
-            return fmt::format("the first {} shards of {} are not the old ones", num_old, shown);
-        }
+        std::string prefix = now.sources()[d].name + ".";
+        // The lines of a run with one source carry no name: it is the first one now.
+        if (gone.count(prefix) == 0 && d == 0) { prefix.clear(); }
+        if (gone.erase(prefix) == 0) { continue; }
+        const std::string fault = append_fault_of_source(old, prefix, now, d);
+        if (!fault.empty()) { return fault; }
     }
-    for (const auto& field : old)
-    {
-        const std::string suffix = "shards";
-        const std::string& name = field.first;
-        if (name.size() < suffix.size() || name.compare(name.size() - suffix.size(), suffix.size(), suffix) != 0) { continue; }
-        const std::string prefix = name.substr(0, name.size() - suffix.size());
-        if (kept.count(prefix) == 0) { return fmt::format("'{}' is gone", prefix.substr(0, prefix.size() - (prefix.empty() ? 0 : 1))); }
-    }
-    return "";
+    return gone.empty() ? "" : fmt::format("'{}' is gone", gone.begin()->substr(0, gone.begin()->find('.')));
 }
 
 std::string plan_difference(const std::vector<std::string>& old_fields, const std::vector<std::string>& new_fields)
@@ -264,7 +300,8 @@ void EvaluationSet::read(std::int64_t first, std::int64_t num, TokenBatch& batch
     for (std::int64_t row = 0; row < num; ++row)
     {
         const std::int64_t begin = (first + row) * seq_len_;
-        fill_row(source_, begin, std::min(seq_len_, num_tokens_ - begin), row, batch, tokens, mask);
+        read_window(source_, begin, std::min(seq_len_, num_tokens_ - begin), tokens, mask);
+        fill_row(tokens, mask, row, batch);
     }
 }
 

@@ -10,22 +10,12 @@
 #include <vector>
 
 #include "io/sample_order.hpp"
+#include "io/token_batch.hpp"
 #include "io/token_shard.hpp"
 #include "layout/run_config.hpp"
 
 namespace plimsoll
 {
-
-/// Inputs, labels and weights of `num` sequences, row-major [num, seq_len].
-struct TokenBatch
-{
-    std::int64_t num = 0;
-    std::int64_t seq_len = 0;
-    std::vector<std::int64_t> inputs;
-    std::vector<std::int64_t> labels;
-    std::vector<std::uint8_t> mask;  ///< 1 where the label counts
-    std::int64_t num_valid = 0;      ///< sum of mask
-};
 
 /// One source of a blend; `tokens` outlives the order.
 struct OrderSource
@@ -40,6 +30,7 @@ struct OrderSettings
     std::int64_t seq_len = 0;
     std::uint64_t seed = 0;
     Shuffle shuffle;
+    Fim fim;
 };
 
 /// Order of training samples. Memory: that of SampleOrder, whatever the number of samples.
@@ -51,7 +42,7 @@ class TokenOrder
 
     /// One source, shuffle global.
     TokenOrder(const TokenSource& source, std::int64_t seq_len, std::uint64_t seed);
-    /// @throws ConfigError when a source holds less than one sample ("holds 100 tokens, seq-len 256 needs 257"), and as
+    /// @throws ConfigError for fim on a source with a loss mask, when a source holds less than one sample ("holds 100 tokens, seq-len 256 needs 257"), and as
     /// BlendOrder
     TokenOrder(std::vector<OrderSource> sources, const OrderSettings& settings);
 
@@ -82,6 +73,7 @@ class TokenOrder
     std::string content_of(std::size_t source, std::size_t num_shards) const;
 
   private:
+    void rearrange(const SampleId& id, const TokenSource& source, std::vector<std::int64_t>& tokens) const;
     SampleOrder make_samples(std::uint64_t seed) const;
 
     std::vector<OrderSource> sources_;

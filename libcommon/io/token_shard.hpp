@@ -70,7 +70,20 @@ class TokenFile
     virtual void read(std::int64_t begin, std::int64_t num, std::int64_t* tokens) const = 0;
     /// loss mask of the same range, all 1 when the file has none.
     virtual void read_loss_mask(std::int64_t begin, std::int64_t num, std::uint8_t* mask) const = 0;
+    /// Where documents [first, first + num) end, exclusive, in tokens.
+    virtual void read_document_ends(std::int64_t first, std::int64_t num, std::uint64_t* ends) const = 0;
 };
+
+/// The part of a document that lies in a range of tokens.
+struct DocumentPiece
+{
+    std::int64_t document = 0;  ///< number in the file, or in the source
+    std::int64_t begin = 0, end = 0;
+    bool ends_here = false;     ///< its last token is in the range
+};
+
+/// The pieces that make up tokens [begin, begin + num) of a file, found by bisection: nothing is kept between calls.
+std::vector<DocumentPiece> document_pieces(const TokenFile& file, std::int64_t begin, std::int64_t num);
 
 /// Reads ranges of one shard; blocks are checked against their CRC when first touched. Memory: the CRC tables (4
 /// bytes per 64 KiB) and what a call asks for. Thread-safe after construction.
@@ -87,6 +100,7 @@ class TokenShardReader : public TokenFile
     /// @throws FormatError on a CRC mismatch naming file and block.
     void read(std::int64_t begin, std::int64_t num, std::int64_t* tokens) const override;
     void read_loss_mask(std::int64_t begin, std::int64_t num, std::uint8_t* mask) const override;
+    void read_document_ends(std::int64_t first, std::int64_t num, std::uint64_t* ends) const override;
     /// Document ends (exclusive) in tokens and text bytes per document.
     std::vector<std::uint64_t> document_ends() const;
     std::vector<std::uint64_t> document_text_bytes() const;
@@ -111,9 +125,10 @@ class TokenSource
   public:
     static constexpr std::size_t max_open = 256;
 
-    /// Vocabulary, dtype and fingerprint must agree.
+    /// "megatron:PREFIX" reads PREFIX.bin and PREFIX.idx in place; such files say neither vocabulary nor tokenizer: `vocab` is theirs,
+    /// and every id is held against it when read. Vocabulary and fingerprint of all must agree.
     /// @throws FormatError naming both files and the field, ConfigError for an empty list
-    explicit TokenSource(const std::vector<std::string>& paths);
+    explicit TokenSource(const std::vector<std::string>& paths, std::int64_t vocab = 0);
     ~TokenSource();
     TokenSource(TokenSource&&) noexcept;
     TokenSource& operator=(TokenSource&&) noexcept;
@@ -122,17 +137,22 @@ class TokenSource
     std::int64_t num_tokens() const { return num_tokens_; }
     std::int64_t text_bytes() const { return text_bytes_; }
     std::int64_t vocab() const { return infos_.front().vocab; }
+    /// Empty where the files do not know their tokenizer.
     const std::string& fingerprint() const { return infos_.front().fingerprint; }
     bool has_loss_mask() const;
     /// Tokens [begin, begin + num) of the concatenation and their loss mask (null: not wanted).
     /// @throws FormatError also where a shard is not what its manifest says
     void read(std::int64_t begin, std::int64_t num, std::int64_t* tokens, std::uint8_t* loss_mask) const;
+    /// The pieces of documents in that range.
+    std::vector<DocumentPiece> pieces(std::int64_t begin, std::int64_t num) const;
     /// Shards that are open now.
     std::size_t num_open() const;
 
   private:
     struct Open;
+    std::size_t shard_of(std::int64_t token) const;
     std::vector<TokenShardInfo> infos_;
+    std::vector<std::int64_t> first_documents_;
     std::vector<std::int64_t> starts_;
     std::int64_t num_tokens_ = 0;
     std::int64_t text_bytes_ = 0;

@@ -289,6 +289,14 @@ void TokenShardReader::read_loss_mask(std::int64_t begin, std::int64_t num, std:
                            { std::memcpy(mask + (at - begin), bytes, static_cast<std::size_t>(num_bytes)); });
 }
 
+void TokenShardReader::read_document_ends(std::int64_t first, std::int64_t num, std::uint64_t* ends) const
+{
+    EXPECT(first >= 0 && num >= 0 && first + num <= impl_->info.num_documents);
+    impl_->ends->read(impl_->file, first * 8, (first + num) * 8,
+                      [&](const char* bytes, std::int64_t num_bytes, std::int64_t at)
+                      { std::memcpy(reinterpret_cast<char*>(ends) + (at - first * 8), bytes, static_cast<std::size_t>(num_bytes)); });
+}
+
 std::vector<std::uint64_t> TokenShardReader::document_ends() const { return impl_->read_u64(*impl_->ends); }
 std::vector<std::uint64_t> TokenShardReader::document_text_bytes() const { return impl_->read_u64(*impl_->text_bytes); }
 

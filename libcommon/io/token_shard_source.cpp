@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "io/corpus_manifest.hpp"
 #include "io/file.hpp"
+#include "io/token_formats/megatron_tokens.hpp"
 #include "io/token_shard.hpp"
 
 namespace plimsoll
@@ -66,8 +67,9 @@ class ManifestLookup
     std::map<std::string, ManifestRows> rows_;
 };
 
-std::shared_ptr<const TokenFile> open_token_file(const std::string& path)
+std::shared_ptr<const TokenFile> open_token_file(const std::string& path, std::int64_t vocab)
 {
+    if (is_megatron_path(path)) { return open_megatron(path, vocab); }
     return std::make_shared<TokenShardReader>(path);
 }
 
@@ -77,8 +79,8 @@ void check_described(const TokenShardInfo& said, const TokenShardInfo& found)
                  said.fingerprint == found.fingerprint && said.has_loss_mask == found.has_loss_mask &&
                  said.loss_mask_crc == found.loss_mask_crc,
              FormatError,
-             "{}: is not the shard that its manifest.json describes ({} tokens with crc32c {:08x}, the manifest says {} with {:08x}). "
-             "restore it, or make the shards again",
+             "{}: is not the shard that the run began with ({} tokens with crc32c {:08x}; its manifest.json, or itself at the start, said "
+             "{} with {:08x}). restore it, or make the shards again",
              found.path, found.num_tokens, found.tokens_crc, said.num_tokens, said.tokens_crc);
 }
 
@@ -93,6 +95,7 @@ struct TokenSource::Open
         std::uint64_t used = 0;
     };
 
+    std::int64_t vocab = 0;
     std::mutex mutex;
     std::vector<Slot> slots;
     std::size_t num_open = 0;
@@ -104,7 +107,7 @@ struct TokenSource::Open
         Slot& slot = slots[shard];
         slot.used = ++clock;
         if (slot.file) { return slot.file; }
-        std::shared_ptr<const TokenFile> file = open_token_file(info.path);
+        std::shared_ptr<const TokenFile> file = open_token_file(info.path, vocab);
         check_described(info, file->info());
         put(slot, file);
         return file;
@@ -127,19 +130,22 @@ struct TokenSource::Open
     }
 };
 
-TokenSource::TokenSource(const std::vector<std::string>& paths) : open_(std::make_unique<Open>())
+TokenSource::TokenSource(const std::vector<std::string>& paths, std::int64_t vocab)
+    : open_(std::make_unique<Open>())
 {
     VALIDATE(!paths.empty(), ConfigError, "no token shards. name them with shards = in [data] of the run file");
+    open_->vocab = vocab;
     open_->slots.resize(paths.size());
     ManifestLookup manifests;
+    std::int64_t num_documents = 0;
     for (std::size_t i = 0; i < paths.size(); ++i)
     {
-        const TokenShardInfo* row = manifests.find(paths[i]);
+        const TokenShardInfo* row = is_megatron_path(paths[i]) ? nullptr : manifests.find(paths[i]);
         TokenShardInfo info;
         if (row != nullptr) { info = *row; }
         else
         {
-            std::shared_ptr<const TokenFile> file = open_token_file(paths[i]);
+            std::shared_ptr<const TokenFile> file = open_token_file(paths[i], vocab);
             info = file->info();
             open_->put(open_->slots[i], std::move(file));
         }
@@ -152,6 +158,8 @@ TokenSource::TokenSource(const std::vector<std::string>& paths) : open_(std::mak
                      described(info));
         }
         starts_.push_back(num_tokens_);
+        first_documents_.push_back(num_documents);
+        num_documents += info.num_documents;
         num_tokens_ += info.num_tokens;
         text_bytes_ += info.text_bytes;
         infos_.push_back(std::move(info));
@@ -173,11 +181,36 @@ std::size_t TokenSource::num_open() const
     return open_->num_open;
 }
 
+std::size_t TokenSource::shard_of(std::int64_t token) const
+{
+    return static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), token) - starts_.begin() - 1);
+}
+
+std::vector<DocumentPiece> TokenSource::pieces(std::int64_t begin, std::int64_t num) const
+{
+    EXPECT(begin >= 0 && num >= 0 && begin + num <= num_tokens_);
+    std::vector<DocumentPiece> all;
+    for (std::size_t shard = shard_of(begin); num > 0; ++shard)
+    {
+        const std::int64_t local = begin - starts_[shard];
+        const std::int64_t taken = std::min(num, infos_[shard].num_tokens - local);
+        for (DocumentPiece& piece : document_pieces(*open_->get(shard, infos_[shard]), local, taken))
+        {
+            piece.document += first_documents_[shard];
+            piece.begin += starts_[shard];
+            piece.end += starts_[shard];
+            all.push_back(piece);
+        }
+        begin += taken;
+        num -= taken;
+    }
+    return all;
+}
+
 void TokenSource::read(std::int64_t begin, std::int64_t num, std::int64_t* tokens, std::uint8_t* loss_mask) const
 {
     EXPECT(begin >= 0 && num >= 0 && begin + num <= num_tokens_);
-    auto shard =
-        static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), begin) - starts_.begin() - 1);
+    std::size_t shard = shard_of(begin);
     while (num > 0)
     {
         const std::int64_t local = begin - starts_[shard];

@@ -314,6 +314,31 @@ void declare_source(OptionSet& options, RunConfig::Data& data, const std::string
         .shown_default("the model's");
 }
 
+void declare_fim(OptionSet& options, Fim& fim)
+{
+    options.add_number("data", "fim-rate", fim.rate, "share of the documents that are rearranged to fill in the middle")
+        .range(0, 1)
+        .peers({"fim-rate"});
+    options.add_number("data", "fim-spm-rate", fim.spm_rate, "share of those whose suffix comes first (SPM), the others are PSM")
+        .range(0, 1)
+        .peers({"fim-spm-rate"});
+    options
+        .add_custom(
+            "data", "fim-tokens", list, "",
+            [&fim](const OptionValue& value)
+            {
+                VALIDATE(value.words.size() == 3, ConfigError, "'{}' is not three ids (of the prefix, suffix and middle mark)", value.text);
+                fim.prefix = parse_count(value.words[0]);
+                fim.suffix = parse_count(value.words[1]);
+                fim.middle = parse_count(value.words[2]);
+                VALIDATE(fim.prefix != fim.suffix && fim.suffix != fim.middle && fim.middle != fim.prefix, ConfigError,
+                         "'{}' names an id twice", value.text);
+                return fmt::format("{} {} {}", fim.prefix, fim.suffix, fim.middle);
+            },
+            "ids of the prefix, suffix and middle mark")
+        .value_name("N N N");
+}
+
 void declare_data(OptionSet& options, RunConfig::Data& data)
 {
     options.add_count("data", "seq-len", data.seq_len, "length of a training sequence")
@@ -334,6 +359,7 @@ void declare_data(OptionSet& options, RunConfig::Data& data)
             "order of samples: all mixed; mixed within windows of N tokens, for storage with slow random access; as stored")
         .value_name("global|window:N|none")
         .peers({"dataloader-type", "shuffle-algo", "shuffle-block-size"});
+    declare_fim(options, data.fim);
     declare_source(options, data, "data", "");
     options.add_named_sections("data", [&data](OptionSet& set, const std::string& name)
                                { declare_source(set, data, "data." + name, name); });

@@ -34,6 +34,14 @@ struct Shuffle
 Shuffle parse_shuffle(const std::string& text);
 std::string shuffle_text(const Shuffle& shuffle);
 
+/// Fill in the middle, of training data.
+struct Fim
+{
+    double rate = 0;      ///< share of the documents that are rearranged
+    double spm_rate = 0.5; ///< share of those that have the suffix first
+    std::int64_t prefix = -1, suffix = -1, middle = -1; ///< ids of the marks
+};
+
 /// [eval.NAME]
 struct EvalSet
 {
@@ -86,6 +94,7 @@ struct RunConfig
     {
         std::int64_t seq_len = 0;
         Shuffle shuffle;
+        Fim fim;
         std::vector<DataSource> sources;
     } data;
 

@@ -85,6 +85,10 @@ void validate_run_config(const RunConfig& config)
     {
         faults.push_back("eval.every is set, eval.shards is not (nothing to validate on). set shards in [eval]");
     }
+    if (config.data.fim.rate > 0 && config.data.fim.prefix < 0)
+    {
+        faults.push_back("data.fim-rate is set, data.fim-tokens is not (ids of the prefix, suffix and middle mark). set fim-tokens in [data]");
+    }
     VALIDATE(faults.empty(), ConfigError, "{}", fmt::join(faults, "; "));
 }
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "io/token_order.hpp"
+#include "io/token_batch.hpp"
 #include "nn/block.hpp"
 #include "nn/ops/embedding.hpp"
 #include "nn/ops/head_loss.hpp"

@@ -44,17 +44,20 @@ void check_tokenizer(const TrainSetup& setup, const TokenSource& source, const s
 void open_data(TrainSetup& setup)
 {
     const RunConfig::Data& data = setup.config.data;
+    const std::int64_t last_mark = std::max({data.fim.prefix, data.fim.suffix, data.fim.middle});
+    VALIDATE(last_mark < setup.model.vocab, ConfigError, "data.fim-tokens: id {} is not below the model's vocabulary of {}", last_mark,
+             setup.model.vocab);
     std::vector<OrderSource> sources;
     for (const DataSource& source : data.sources)
     {
-        auto tokens = std::make_unique<TokenSource>(source.shards);
+        auto tokens = std::make_unique<TokenSource>(source.shards, source.vocab > 0 ? source.vocab : setup.model.vocab);
         const std::string section = section_of("data", source.name);
         check_data(setup, *tokens, section);
         check_tokenizer(setup, *tokens, section + ".shards");
         sources.push_back({source.name, tokens.get(), source.weight});
         setup.data.push_back(std::move(tokens));
     }
-    setup.order = std::make_unique<TokenOrder>(std::move(sources), OrderSettings{data.seq_len, setup.config.run.seed, data.shuffle});
+    setup.order = std::make_unique<TokenOrder>(std::move(sources), OrderSettings{data.seq_len, setup.config.run.seed, data.shuffle, data.fim});
 }
 
 void open_eval(TrainSetup& setup, const EvalSet& config, const Cadence& every)
@@ -63,7 +66,7 @@ void open_eval(TrainSetup& setup, const EvalSet& config, const Cadence& every)
     EvalData data;
     data.name = config.name;
     data.every = every;
-    data.tokens = std::make_unique<TokenSource>(config.shards);
+    data.tokens = std::make_unique<TokenSource>(config.shards, setup.model.vocab);
     check_tokenizer(setup, *data.tokens, section + ".shards");
     check_data(setup, *data.tokens, section);
     data.set = std::make_unique<EvaluationSet>(*data.tokens, setup.config.data.seq_len, config.tokens);
@@ -95,6 +98,22 @@ bool is_allowed(const TrainOptions& options, const std::string& key)
                        {
                            return allowed == key || key.rfind(allowed + ".", 0) == 0;
                        });
+}
+
+bool may_append(const TrainOptions& options) { return options.data_change == "append"; }
+
+/// What a source may be given anew when data is appended; the shards themselves are judged by content.
+bool belongs_to_append(const std::string& key)
+{
+    if (key.rfind("data.", 0) != 0) { return false; }
+    const std::string last = key.substr(key.rfind('.') + 1);
+    return last == "weight" || last == "vocab" || last == "shards";
+}
+
+std::string difference_text(const TrainerState& state, const TokenOrder& order)
+{
+    if (state.plan.empty()) { return fmt::format("now: {}", fmt::join(order.plan_fields(), ", ")); }
+    return plan_difference(state.plan, order.plan_fields());
 }
 
 /// Paths may move: what they name is compared by content in check_resumable().
@@ -233,18 +252,40 @@ void check_resumable(const TrainSetup& setup, const CheckpointMeta& meta, const 
                  "it, or --allow-change {}",
                  change.key, change.old_value, change.new_value, step_dir, change.key);
         if (resume_rule(change.key) != ResumeRule::guarded || is_allowed(setup.options, change.key)) { continue; }
-        if (is_judged_by_content(change.key)) { continue; }
+        if (is_judged_by_content(change.key) || (may_append(setup.options) && belongs_to_append(change.key))) { continue; }
         throw ConfigError(fmt::format("{} changed from '{}' to '{}' ({} was trained with the old value). "
                                       "go back to it, or --allow-change {}",
                                       change.key, change.old_value, change.new_value, step_dir, change.key));
     }
     const bool seq_len_changed = std::any_of(changes.begin(), changes.end(),
                                              [](const ConfigChange& c) { return c.key == "data.seq-len"; });
-    VALIDATE(meta.trainer.plan_hash == setup.order->plan_hash() || is_allowed(setup.options, "data") ||
-                 (seq_len_changed && is_allowed(setup.options, "data.seq-len")),
-             ConfigError,
-             "{} was trained on other data (now: {}). use the same shards, or --allow-change data", step_dir,
-             fmt::join(setup.order->plan_fields(), ", "));
+    if (meta.trainer.plan_hash == setup.order->plan_hash() || is_allowed(setup.options, "data") ||
+        (seq_len_changed && is_allowed(setup.options, "data.seq-len")))
+    {
+        return;
+    }
+    if (may_append(setup.options) && !meta.trainer.plan.empty())
+    {
+        const std::string fault = append_fault(meta.trainer.plan, *setup.order);
+        VALIDATE(fault.empty(), ConfigError,
+                 "the data is not that of {} with more behind it ({}). --data-change append needs the old shards first; to train on "
+                 "other data, --allow-change data",
+                 step_dir, fault);
+        return;
+    }
+    throw ConfigError(fmt::format("{} was trained on other data ({}). use the same shards, --data-change append if new ones only stand "
+                                  "behind the old, or --allow-change data",
+                                  step_dir, difference_text(meta.trainer, *setup.order)));
+}
+
+std::vector<DataStage> data_stages(const TrainSetup& setup, const TrainerState& state)
+{
+    std::vector<DataStage> stages = state.stages;
+    const std::string present = setup.order->plan_hash();
+    const std::string before = stages.empty() ? state.plan_hash : stages.back().plan_hash;
+    if (stages.empty()) { stages.push_back({0, before.empty() ? present : before}); }
+    if (stages.back().plan_hash != present) { stages.push_back({state.consumed_samples, present}); }
+    return stages;
 }
 
 ResumeChoice choose_resume(const TrainSetup& setup, const std::string& own_checkpoints)
@@ -270,6 +311,7 @@ ResumeChoice choose_resume(const TrainSetup& setup, const std::string& own_check
     }
     if (choice.step_dir.empty())
     {
+        choice.stages = {{0, setup.order->plan_hash()}};
         check_max_epochs(setup);
         return choice;
     }
@@ -278,6 +320,8 @@ ResumeChoice choose_resume(const TrainSetup& setup, const std::string& own_check
     choice.consumed_tokens = reader.meta().trainer.consumed_tokens;
     choice.changes = compare_snapshots(reader.meta().run_ini, setup.snapshot);
     check_resumable(setup, reader.meta(), choice.changes, choice.step_dir);
+    choice.stages = data_stages(setup, reader.meta().trainer);
+    setup.order->begin_stage(choice.stages.back().base);
     check_max_epochs(setup);
     return choice;
 }

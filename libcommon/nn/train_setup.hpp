@@ -20,6 +20,7 @@ namespace plimsoll::nn
 struct TrainOptions
 {
     std::vector<std::string> allow_change; ///< guarded keys that may differ from the checkpoint's
+    std::string data_change;               ///< "append": the data may have grown since the checkpoint
     std::int64_t stop_at_step = 0;         ///< 0: off; the schedule does not change
 };
 
@@ -32,6 +33,7 @@ struct ResumeChoice
     bool from_elsewhere = false;          ///< another run's checkpoint ([checkpoint] resume = DIR)
     std::vector<ConfigChange> changes;    ///< against the run file that wrote the checkpoint
     std::vector<std::string> warnings;    ///< newer steps that failed validation
+    std::vector<DataStage> stages;        ///< of the data, the last is the one that the run goes on in
 };
 
 /// A set that is validated on.
@@ -91,8 +93,12 @@ void check_max_epochs(const TrainSetup& setup);
 std::int64_t smallest_world(const RunConfig& config);
 
 /// Chooses the checkpoint: the run's own newest committed step; else, when `resume` names one, that; else none.
-/// Compares its run file with ours. @throws ConfigError for a guarded key that differs without --allow-change
+/// Compares its run file with ours. Data that may differ begins a stage of its own, in `setup.order` too: never is the order of
+/// samples changed under way. @throws ConfigError for a guarded key that differs without --allow-change
 ResumeChoice choose_resume(const TrainSetup& setup, const std::string& own_checkpoints);
+
+/// Stages of the data when the run goes on from a checkpoint: its own, and a new one where the plan is another.
+std::vector<DataStage> data_stages(const TrainSetup& setup, const TrainerState& state);
 
 /// Refuses a checkpoint that this run cannot continue: other model, tokenizer, data, seed.
 void check_resumable(const TrainSetup& setup, const CheckpointMeta& meta, const std::vector<ConfigChange>& changes,

@@ -15,7 +15,7 @@
 #include "comm/rank_groups.hpp"
 #include "engine/gradient_reducer.hpp"
 #include "engine/schedule_executor.hpp"
-#include "io/token_order.hpp"
+#include "io/token_batch.hpp"
 #include "layout/send_order.hpp"
 #include "nn/lr_schedule.hpp"
 #include "nn/model.hpp"

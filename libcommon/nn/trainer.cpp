@@ -168,9 +168,13 @@ void Trainer::start(const ResumeChoice& choice)
     const RunConfig::Train& train = setup_.config.train;
     model_ = std::make_unique<Model>(setup_.model, *params_, setup_.config.data.seq_len, train.loss_chunks,
                                      train.label_smoothing, train.z_loss);
+    // A rank's micro-batches are as far apart over the border of steps as within one.
+    batches_ = std::make_unique<BatchPrefetcher>([this](std::int64_t first, std::int64_t num, TokenBatch& batch)
+                                                 { setup_.order->read(first, num, batch); },
+                                                 setup_.layout.micro_batch * groups_.dp_size());
     stepper_ = std::make_unique<TrainStep>(*model_, *params_, groups_, step_settings(setup_),
                                            [this](std::int64_t first, std::int64_t num, TokenBatch& batch)
-                                           { setup_.order->read(first, num, batch); });
+                                           { batches_->get(first, num, batch); });
     replicas_ = std::make_unique<ReplicaCheck>(params_->flat(), setup_.layout, groups_);
     last_eval_.assign(setup_.evals.size(), 0.0);
     state_ = TrainerState();
@@ -193,6 +197,8 @@ void Trainer::start(const ResumeChoice& choice)
     state_.seed = setup_.config.run.seed;
     state_.data_order = TokenOrder::version;
     state_.plan_hash = setup_.order->plan_hash();
+    state_.plan = setup_.order->plan_fields();
+    state_.stages = choice.stages;
     state_.tokenizer = setup_.fingerprint();
 }
 
@@ -202,6 +208,11 @@ void Trainer::announce(const ResumeChoice& choice)
     for (const ConfigChange& change : choice.changes)
     {
         log_.row("changed", fmt::format("{}: {} -> {}", change.key, change.old_value, change.new_value));
+    }
+    if (choice.stages.back().base == state_.consumed_samples && choice.stages.size() > 1)
+    {
+        log_.row("data", fmt::format("stage {} begins at sample {}: all of the present data in a new order", choice.stages.size(),
+                                     format_grouped(choice.stages.back().base)));
     }
     if (!choice.step_dir.empty())
     {
@@ -308,7 +319,11 @@ void Trainer::log_step(const StepResult& result, double seconds)
         (name == "pp" ? bubble : communication) += meter.waited_seconds;
     }
     // A stage waits for its neighbours where the pipeline has a bubble; the messages themselves are little.
-    row["time_split"] = {{"compute", seconds - communication - bubble}, {"communication", communication}, {"bubble", bubble}};
+    const double data_wait = batches_->take_waited_seconds();
+    row["time_split"] = {{"compute", seconds - communication - bubble - data_wait},
+                         {"communication", communication},
+                         {"bubble", bubble},
+                         {"data_wait", data_wait}};
     row["communication"] = std::move(groups);
     write_metrics(std::move(row));
 }

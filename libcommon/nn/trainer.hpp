@@ -11,6 +11,7 @@
 #include "base/signals.hpp"
 #include "comm/metered_communicator.hpp"
 #include "engine/replica_check.hpp"
+#include "io/token_prefetch.hpp"
 #include "nn/evaluator.hpp"
 #include "nn/train_setup.hpp"
 #include "nn/train_state.hpp"
@@ -98,6 +99,7 @@ class Trainer
     CommunicationMeters meters_;
     std::unique_ptr<ShardedParams> params_;
     std::unique_ptr<Model> model_;
+    std::unique_ptr<BatchPrefetcher> batches_;
     std::unique_ptr<TrainStep> stepper_;
     std::unique_ptr<ReplicaCheck> replicas_;
     TrainerState state_;

@@ -1,10 +1,12 @@
-"""Training data of plimsoll-train: several sources, further validation sets, orders, appended data."""
+"""Training data of plimsoll-train: several sources, further validation sets, orders, appended data, Megatron's files."""
 
 import json
+import struct
 
+import h5py
 import pytest
 from conftest import run_tool
-from train_runs import MODEL, RUN_FILE, corpus, losses, make_run, metrics, train  # noqa: F401
+from train_runs import corpus, losses, make_run, metrics, reference, train  # noqa: F401
 
 TWO_SOURCES = """[data.words]
 shards = {root}/tokens/*.h5
@@ -93,3 +95,73 @@ def test_orders_that_are_not_global_are_taken_and_guarded(run, make_run, order):
     done = train(run, root, "--stop-at-step", 5)
     assert done.rc == 2
     assert f"data.shuffle changed from '{order}' to 'global'" in done.stderr
+
+
+def test_appended_data_is_a_stage_and_never_a_silent_reshuffle(run, make_run, digits):
+    roots = [make_run("straight"), make_run("stopped")]
+    for root in roots:
+        (root / "digits").symlink_to(digits)
+        assert train(run, root, "--stop-at-step", 4).rc == 75
+        text = (root / "run.ini").read_text()
+        (root / "run.ini").write_text(text.replace(f"{root}/tokens/*.h5\n", f"{root}/tokens/*.h5 {root}/digits/*.h5\n", 1))
+    straight, stopped = roots
+    done = train(run, stopped, "--stop-at-step", 9)
+    assert done.rc == 2
+    assert "was trained on other data (shards 1 -> 2). use the same shards, --data-change append if new ones only" in done.stderr
+    append = ("--data-change", "append", "--stop-at-step")
+    done = train(run, straight, *append, 9)
+    assert done.rc == 75, done.stderr
+    assert "stage 2 begins at sample 16: all of the present data in a new order" in done.stderr
+    assert train(run, stopped, *append, 6).rc == 75
+    assert train(run, stopped, *append, 7).rc == 75
+    done = train(run, stopped, "--stop-at-step", 9)
+    assert done.rc == 75, done.stderr
+    assert "begins at sample" not in done.stderr
+    assert losses(stopped) == losses(straight)
+    text = (stopped / "run.ini").read_text()
+    (stopped / "run.ini").write_text(text.replace(f"{stopped}/tokens/*.h5 {stopped}/digits/*.h5", f"{stopped}/digits/*.h5", 1))
+    done = train(run, stopped, *append, 12)
+    assert done.rc == 2
+    assert "the data had 2 shards and now has 1" in done.stderr or "'words' had 2 shards and now has 1" in done.stderr
+
+
+def write_megatron(prefix, shard):
+    """The documents of a token shard as Megatron's pair."""
+    with h5py.File(shard) as file:
+        tokens = file["tokens"][()].astype("<u2")
+        ends = file["documents/ends"][()].astype("<i8")
+    starts = [0, *ends[:-1]]
+    lengths = [end - start for start, end in zip(starts, ends)]
+    prefix.with_suffix(".bin").write_bytes(tokens.tobytes())
+    prefix.with_suffix(".idx").write_bytes(
+        b"MMIDIDX\x00\x00" + struct.pack("<QBQQ", 1, 8, len(lengths), len(lengths) + 1)
+        + struct.pack(f"<{len(lengths)}i", *lengths) + struct.pack(f"<{len(lengths)}q", *[2 * s for s in starts])
+        + struct.pack(f"<{len(lengths) + 1}q", *range(len(lengths) + 1)))
+
+
+def test_a_megatron_pair_is_read_in_place(run, make_run, corpus, reference):
+    write_megatron(corpus / "pair", next((corpus / "tokens").glob("*.h5")))
+    root = make_run()
+    text = (root / "run.ini").read_text()
+    (root / "run.ini").write_text(text.replace(f"{root}/tokens/*.h5", f"megatron:{corpus}/pair", 1))
+    done = train(run, root, "--stop-at-step", 8)
+    assert done.rc == 75, done.stderr
+    assert losses(root) == {step: loss for step, loss in losses(reference).items() if step <= 8}
+    rows = [row for row in metrics(root) if "loss" in row]
+    assert all(0 <= row["time_split"]["data_wait"] < row["seconds"] for row in rows)
+    done = train(run, make_run("small"), "--data.words.shards", f"megatron:{corpus}/pair", "--data.words.vocab", 100)
+    assert done.rc == 93
+    assert "not below the vocabulary of 100 (vocab of its section, or the model's)" in done.stderr
+
+
+def test_fim_goes_on_to_the_bit_and_needs_its_marks(run, make_run):
+    fim = ("--data.fim-rate", "0.8", "--data.fim-tokens", 1, 2, 3)
+    through, stopped = make_run("through"), make_run("stopped")
+    assert train(run, through, *fim, "--stop-at-step", 6).rc == 75
+    assert train(run, stopped, *fim, "--stop-at-step", 3).rc == 75
+    assert train(run, stopped, *fim, "--stop-at-step", 6).rc == 75
+    assert losses(stopped) == losses(through)
+    done = train(run, stopped, *fim[:2])
+    assert done.rc == 2 and "data.fim-rate is set, data.fim-tokens is not" in done.stderr
+    done = train(run, stopped, *fim[:2], "--data.fim-tokens", 1, 2, 300)
+    assert done.rc == 2 and "data.fim-tokens: id 300 is not below the model's vocabulary of 257" in done.stderr

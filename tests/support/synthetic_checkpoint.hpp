@@ -74,6 +74,8 @@ inline CheckpointMeta make_meta(std::int64_t step, const std::vector<std::string
     meta.trainer.seed = 0xFFFFFFFFFFFFFFF7ULL;
     meta.trainer.data_order = "feistel8-v1";
     meta.trainer.plan_hash = "c0ffee";
+    meta.trainer.plan = {"order feistel8-v1", "seq-len 8"};
+    meta.trainer.stages = {{0, "decaf"}, {1200, "c0ffee"}};
     meta.trainer.tokenizer = "b0b";
     OptimizerGroup group;
     group.name = "decay";

@@ -47,6 +47,10 @@ void declare(OptionSet& set, Options& options)
                   "save and stop after this step (exit 75); the schedule does not change")
         .range(0)
         .shown_default("off");
+    set.add_choice("", "data-change", options.train.data_change, {"append"},
+                   "the data has grown since the checkpoint: old shards first, new ones behind; from here on all of it is read in an "
+                   "order of its own")
+        .shown_default("none");
     set.add_texts("", "allow-change", options.train.allow_change,
                   "guarded keys that may differ from the checkpoint's: model, data, data.seq-len, run.seed, "
                   "layout.global-batch, train.optimizer, train.precision")

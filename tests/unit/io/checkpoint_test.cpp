@@ -70,6 +70,13 @@ TEST(CheckpointWriter, MetaComesBackWhole)
     EXPECT_EQ(back.trainer.consumed_samples, meta.trainer.consumed_samples);
     EXPECT_EQ(back.trainer.consumed_tokens, meta.trainer.consumed_tokens);
     EXPECT_EQ(back.trainer.seed, meta.trainer.seed);
+    EXPECT_EQ(back.trainer.plan, meta.trainer.plan);
+    ASSERT_EQ(back.trainer.stages.size(), meta.trainer.stages.size());
+    for (std::size_t i = 0; i < meta.trainer.stages.size(); ++i)
+    {
+        EXPECT_EQ(back.trainer.stages[i].base, meta.trainer.stages[i].base);
+        EXPECT_EQ(back.trainer.stages[i].plan_hash, meta.trainer.stages[i].plan_hash);
+    }
     EXPECT_EQ(back.trainer.data_order, meta.trainer.data_order);
     EXPECT_EQ(back.trainer.plan_hash, meta.trainer.plan_hash);
     EXPECT_EQ(back.trainer.tokenizer, meta.trainer.tokenizer);

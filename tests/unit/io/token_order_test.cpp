@@ -249,6 +249,95 @@ TEST_F(TokenOrderTest, PlanNamesWhatDiffersAndIgnoresPaths)
     EXPECT_EQ(difference(TokenOrder(masked, 8, 1)).substr(0, 8), "content ");
 }
 
+TEST_F(TokenOrderTest, ABlendReadsTheWindowsOfItsSources)
+{
+    const TokenSource low = TokenSource({write("low.h5", 0, 1001)}), high = TokenSource({write("high.h5", 500'000, 501)});
+    OrderSettings settings;
+    settings.seq_len = 10;
+    settings.seed = 3;
+    const TokenOrder order({{"low", &low, 3.0}, {"high", &high, 1.0}}, settings);
+    EXPECT_EQ(order.num_samples(), 150);
+    EXPECT_EQ(order.counts(65536), (std::vector<std::int64_t>{49152, 16384}));
+    TokenBatch batch;
+    order.read(7, 40, batch);
+    std::int64_t num_high = 0;
+    for (std::int64_t row = 0; row < 40; ++row)
+    {
+        const SampleId id = order.id_at(7 + row);
+        const std::int64_t first = (id.source == 1 ? 500'000 : 0) + id.sample * 10;
+        EXPECT_EQ(batch.inputs[static_cast<std::size_t>(row * 10)], first);
+        EXPECT_EQ(batch.labels[static_cast<std::size_t>(row * 10 + 9)], first + 10);
+        num_high += id.source;
+    }
+    EXPECT_NEAR(static_cast<double>(num_high), 10, 3);
+}
+
+TEST_F(TokenOrderTest, PlansOfBlendsAndWindowsNameWhatDiffers)
+{
+    const TokenSource a = TokenSource({write("a.h5", 0, 100)}), b = TokenSource({write("b.h5", 100, 200)});
+    OrderSettings settings;
+    settings.seq_len = 8;
+    const auto plan = [&](double weight, const OrderSettings& with) { return TokenOrder({{"a", &a, weight}, {"b", &b, 1.0}}, with).plan_fields(); };
+    const std::vector<std::string> old = plan(1, settings);
+    EXPECT_EQ(plan_difference(old, plan(3, settings)), "a.share 32768/65536 -> 49152/65536");
+    EXPECT_EQ(TokenOrder({{"a", &a, 2.0}, {"b", &b, 2.0}}, settings).plan_fields(), old) << "the same shares";
+    OrderSettings window = settings;
+    window.shuffle.kind = Shuffle::Kind::window;
+    window.shuffle.window_tokens = 400;
+    EXPECT_EQ(plan(1, window)[3], "shuffle window-v1 48");
+    OrderSettings none = settings;
+    none.shuffle.kind = Shuffle::Kind::none;
+    EXPECT_EQ(plan(1, none)[3], "shuffle none");
+    EXPECT_EQ(TokenOrder({{"a", &a, 1.0}}, settings).plan_hash(), TokenOrder(a, 8, 9).plan_hash()) << "one source: name and weight mean nothing";
+}
+
+TEST_F(TokenOrderTest, AStageHasAnOrderOfItsOwnFromItsBase)
+{
+    const TokenSource source = source_of(1001);
+    const TokenOrder first(source, 10, 5);
+    TokenOrder second(source, 10, 5), again(source, 10, 5);
+    second.begin_stage(37);
+    again.begin_stage(37);
+    std::vector<bool> seen(100);
+    int same = 0;
+    for (std::int64_t i = 0; i < 100; ++i)
+    {
+        const std::int64_t id = second.sample_at(37 + i);
+        EXPECT_EQ(again.sample_at(37 + i), id);
+        EXPECT_FALSE(seen[static_cast<std::size_t>(id)]) << "an epoch of the stage holds each sample once";
+        seen[static_cast<std::size_t>(id)] = true;
+        same += id == first.sample_at(i) ? 1 : 0;
+    }
+    EXPECT_LE(same, 6);
+    EXPECT_EQ(second.counts(137), (std::vector<std::int64_t>{100}));
+    second.begin_stage(0);
+    EXPECT_EQ(second.sample_at(12), first.sample_at(12));
+}
+
+TEST_F(TokenOrderTest, DataMayGrowBehindWhatItWas)
+{
+    const std::string a = write("a.h5", 0, 100), b = write("b.h5", 100, 100), c = write("c.h5", 200, 50);
+    const TokenSource ab({a, b}), abc({a, b, c}), acb({a, c, b}), only_a({a}), only_c({c});
+    const TokenSource other({write("d.h5", 0, 100, "beef"), write("e.h5", 100, 100, "beef")});
+    OrderSettings settings;
+    settings.seq_len = 8;
+    const std::vector<std::string> old = TokenOrder({{"x", &ab, 1.0}}, settings).plan_fields();
+    EXPECT_EQ(append_fault(old, TokenOrder({{"x", &abc, 1.0}}, settings)), "");
+    EXPECT_EQ(append_fault(old, TokenOrder({{"x", &ab, 1.0}, {"new", &only_c, 1.0}}, settings)), "");
+    EXPECT_EQ(append_fault(old, TokenOrder({{"x", &acb, 1.0}}, settings)), "the first 2 shards of 'x' are not the old ones");
+    EXPECT_EQ(append_fault(old, TokenOrder({{"x", &only_a, 1.0}}, settings)), "'x' had 2 shards and now has 1");
+    EXPECT_EQ(append_fault(old, TokenOrder({{"x", &other, 1.0}}, settings)), "'x' has another tokenizer");
+    OrderSettings longer = settings;
+    longer.seq_len = 9;
+    EXPECT_EQ(append_fault(old, TokenOrder({{"x", &abc, 1.0}}, longer)), "seq-len 8 -> 9");
+    longer = settings;
+    longer.shuffle.kind = Shuffle::Kind::none;
+    EXPECT_EQ(append_fault(old, TokenOrder({{"x", &abc, 1.0}}, longer)), "shuffle (not set) -> none");
+    const std::vector<std::string> two = TokenOrder({{"x", &ab, 1.0}, {"y", &only_c, 1.0}}, settings).plan_fields();
+    EXPECT_EQ(append_fault(two, TokenOrder({{"y", &only_c, 5.0}, {"x", &abc, 1.0}}, settings)), "");
+    EXPECT_EQ(append_fault(two, TokenOrder({{"x", &abc, 1.0}, {"z", &only_c, 1.0}}, settings)), "'y' is gone");
+}
+
 TEST_F(TokenOrderTest, TooLittleDataIsRefusedWithItsNumbers)
 {
     const TokenSource source = source_of(100);

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "io/corpus_manifest.hpp"
 #include "io/file.hpp"
 #include "io/hdf5.hpp"
 #include "io/token_shard.hpp"
@@ -412,6 +413,56 @@ TEST_F(TokenShardTest, WindowsBeyondFourGibibytesAreReadFromTheirPlace)
     std::vector<std::int64_t> read(3);
     reader.read(num - 3, 3, read.data());
     EXPECT_EQ(read, (std::vector<std::int64_t>{69997, 69998, 69999}));
+}
+
+TEST_F(TokenShardTest, ShardsWithAManifestAreOpenedWhenFirstRead)
+{
+    CorpusManifest manifest;
+    manifest.tokenizer = "bytes";
+    manifest.fingerprint = "f00d";
+    manifest.vocab = 257;
+    std::vector<std::string> paths;
+    for (const char* name : {"a.h5", "b.h5", "validation/c.h5"})
+    {
+        std::filesystem::create_directories(std::filesystem::path(dir_ / name).parent_path());
+        const TokenShardInfo info = write(name, {{1, 2, 3, 256}});
+        CorpusShard shard;
+        shard.set = "train";
+        shard.info = info;
+        shard.info.path = name;
+        manifest.shards.push_back(shard);
+        paths.push_back(dir_ / name);
+    }
+    write_file(dir_ / "manifest.json", manifest_text(manifest));
+    const TokenSource source(paths);
+    EXPECT_EQ(source.num_open(), 0u);
+    EXPECT_EQ(source.num_tokens(), 12);
+    std::int64_t token = 0;
+    source.read(9, 1, &token, nullptr);
+    EXPECT_EQ(token, 2);
+    EXPECT_EQ(source.num_open(), 1u);
+
+    const TokenSource early(paths);
+    write("a.h5", {{1, 2, 9, 256}});  // as large as before
+    EXPECT_NE(error_of([&] { early.read(0, 1, &token, nullptr); })
+                  .find((dir_ / "a.h5") + ": is not the shard that the run began with (4 tokens with crc32c "),
+              std::string::npos);
+    write("b.h5", {{1, 2, 3, 4, 256}, {7, 256}});  // of another size: its header counts
+    EXPECT_EQ(TokenSource(paths).num_tokens(), 15);
+    write_file(dir_ / "manifest.json", "{ torn");
+    EXPECT_EQ(TokenSource(paths).num_open(), 3u) << "without a manifest all are opened";
+}
+
+TEST_F(TokenShardTest, ManyShardsAreNeverAllOpen)
+{
+    const std::string path = write("a.h5", {{1, 2, 256}}).path;
+    const std::size_t num = TokenSource::max_open + 40;
+    const TokenSource source(std::vector<std::string>(num, path));
+    std::vector<std::int64_t> tokens(static_cast<std::size_t>(source.num_tokens()));
+    EXPECT_EQ(source.num_open(), TokenSource::max_open);
+    source.read(0, source.num_tokens(), tokens.data(), nullptr);
+    EXPECT_EQ(source.num_open(), TokenSource::max_open);
+    for (std::size_t i = 0; i < tokens.size(); i += 3) { ASSERT_EQ(tokens[i], 1); }
 }
 
 }  // namespace plimsoll

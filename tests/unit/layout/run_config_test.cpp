@@ -237,6 +237,9 @@ TEST(RunConfig, FaultyDataSectionsAreRefused)
         {{"--data.a.vocab", "0"}, "--data.a.vocab: 0 is too small (at least 1)"},
         {{"--data.a.shards", "megatron:"},
          "--data.a.shards: 'megatron:' names no files (megatron:PREFIX reads PREFIX.bin and PREFIX.idx)"},
+        {{"--data.fim-rate", "1.5"}, "--data.fim-rate: 1.5 is too large (at most 1)"},
+        {{"--data.fim-tokens", "1", "2"}, "--data.fim-tokens: '1 2' is not three ids (of the prefix, suffix and middle mark)"},
+        {{"--data.fim-tokens", "1", "2", "1"}, "--data.fim-tokens: '1 2 1' names an id twice"},
         {{"--eval.web.every", "5"}, "[eval.web] has no shards. set shards in [eval.web]"},
     };
     for (const Row& row : rows)
@@ -452,6 +455,17 @@ TEST(RunConfigRules, AllFaultsAreNamedAtOnce)
         "min-lr 0.5 is above lr 0.001; warmup 60% + decay 50% = 110% of the run (more than all of it); "
         "there is no training data. set shards in [data.NAME]; eval.every is set, eval.shards is not "
         "(nothing to validate on). set shards in [eval]");
+}
+
+TEST(RunConfigRules, FimNeedsItsMarks)
+{
+    RunConfig config = valid_config();
+    config.data.fim.rate = 0.5;
+    expect_error<ConfigError>(
+        [&] { validate_run_config(config); },
+        "data.fim-rate is set, data.fim-tokens is not (ids of the prefix, suffix and middle mark). set fim-tokens in [data]");
+    config.data.fim.prefix = 1;
+    EXPECT_NO_THROW(validate_run_config(config));
 }
 
 TEST(RunConfig, DeterministicRefusesWhatWouldChangeBits)

@@ -202,6 +202,20 @@ def blend_pattern(counts, seed, block):
     return [(d, k) for _, d, k in turns]
 
 
+def fill_in_the_middle(rate, spm_rate, marks, seed, document, epoch, sample, tokens):
+    kept = len(tokens) - 3
+    of_document = CounterRng(seed, 12, hash_of(document, epoch))
+    if kept < 1 or of_document.uniform(0) >= rate:
+        return tokens
+    of_piece = CounterRng(seed, 12, hash_of(document, epoch, sample))
+    first, second = sorted(of_piece.bits(i) * (kept + 1) >> 64 for i in (0, 1))
+    before, middle, behind = tokens[:first], tokens[first:second], tokens[second:kept]
+    pre, suf, mid = ([mark] for mark in marks)
+    if of_document.uniform(1) < spm_rate:
+        return pre + suf + behind + mid + before + middle
+    return pre + before + suf + behind + mid + middle
+
+
 def order_vectors():
     window = []
     for size, samples, seed in [(1, 16, 0), (1605, 160, 3), (5000, 1, 7), (100003, 3000, 1), (10**9 + 7, 10**6, U64)]:
@@ -231,7 +245,14 @@ def order_vectors():
             ids.append([source, local // sizes[source], orders[source](local)])
         blend.append({"names": names, "sizes": sizes, "weights": weights, "shuffle": shuffle, "window": samples,
                       "seed": hex64(seed), "counts": counts, "position": positions, "id": ids})
-    return {"window": window, "blend": blend}
+    fim = []
+    for rate, spm_rate, seed, document, epoch, sample, count in [
+            (1.0, 0.0, 7, 0, 0, 0, 20), (1.0, 1.0, 7, 0, 0, 0, 20), (1.0, 0.5, 7, 123456789, 3, 2**33, 40), (1.0, 0.5, 7, 5, 3, 1, 4),
+            (1.0, 0.5, 7, 5, 3, 1, 3), (0.5, 0.5, 1, 1, 0, 9, 12), (0.5, 0.5, 1, 2, 0, 9, 12), (0.5, 0.5, 1, 3, 0, 9, 12)]:
+        out = fill_in_the_middle(rate, spm_rate, (900, 901, 902), seed, document, epoch, sample, list(range(count)))
+        fim.append({"rate": rate, "spm_rate": spm_rate, "seed": hex64(seed), "document": document, "epoch": epoch, "sample": sample,
+                    "tokens": out})
+    return {"window": window, "blend": blend, "fim": fim}
 
 
 def hex64(x):
@@ -302,7 +323,7 @@ def main():
         print(f"{args.check}: {', '.join(sorted(different))} differ from the reference implementation", file=sys.stderr)
         return 1
     print(f"{len(mine['rng'])} streams, {len(mine['permutation'])} permutations, {len(mine['dropout'])} masks, "
-          f"{len(mine['window'])} windows and {len(mine['blend'])} blends agree")
+          f"{len(mine['window'])} windows, {len(mine['blend'])} blends and {len(mine['fim'])} pieces agree")
     return 0
 
 
