@@ -3,21 +3,26 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/error.hpp"
 #include "base/rng.hpp"
+#include "io/corpus_bad_records.hpp"
+#include "io/corpus_finish.hpp"
+#include "io/corpus_journal.hpp"
 #include "io/corpus_output.hpp"
-#include "io/document_encoder.hpp"
+#include "io/corpus_part.hpp"
+#include "io/corpus_pipeline.hpp"
 #include "io/file.hpp"
-#include "io/tokenizer/tokenizer.hpp"
 
 namespace plimsoll
 {
 
 namespace
 {
+
+/// Blocks between two states of the journal: what a kill costs.
+constexpr std::int64_t blocks_between_states = 32;
 
 class Stopwatch
 {
@@ -33,103 +38,6 @@ class Stopwatch
 
   private:
     std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-};
-
-/// The shards of one set; in a dry run only their counts.
-class ShardSequence
-{
-  public:
-    /// `directory` empty: dry run.
-    ShardSequence(std::string set, std::string directory, std::string prefix, std::int64_t shard_tokens,
-                  const Tokenizer& tokenizer)
-        : set_(std::move(set)),
-          directory_(std::move(directory)),
-          prefix_(std::move(prefix)),
-          shard_tokens_(shard_tokens),
-          tokenizer_(tokenizer)
-    {
-    }
-
-    void add(const std::vector<std::uint32_t>& ids, std::int64_t text_bytes)
-    {
-        const auto num = static_cast<std::int64_t>(ids.size());
-        if (in_shard_ > 0 && in_shard_ + num > shard_tokens_) { finish(); }
-        if (in_shard_ == 0) { start(); }
-        if (writer_) { writer_->add_document(ids.data(), num, text_bytes); }
-        in_shard_ += num;
-        ++counts_.documents;
-        counts_.tokens += num;
-        counts_.text_bytes += text_bytes;
-    }
-
-    void finish()
-    {
-        in_shard_ = 0;
-        if (!writer_) { return; }
-        CorpusShard shard;
-        shard.set = set_;
-        shard.info = writer_->finish();
-        shard.info.path = relative_;
-        counts_.file_bytes += shard.info.file_bytes;
-        shards_.push_back(std::move(shard));
-        writer_.reset();
-    }
-
-    const CorpusSet& counts() const { return counts_; }
-    const std::vector<CorpusShard>& shards() const { return shards_; }
-
-  private:
-    void start()
-    {
-        relative_ = fmt::format("{}shard_{:05}.h5", prefix_, counts_.shards++);
-        if (directory_.empty()) { return; }
-        if (!prefix_.empty()) { make_directories(directory_ + "/" + prefix_); }
-        writer_ = std::make_unique<TokenShardWriter>(directory_ + "/" + relative_, tokenizer_.vocab(),
-                                                     tokenizer_.name(), tokenizer_.fingerprint());
-    }
-
-    std::string set_;
-    std::string directory_;
-    std::string prefix_;
-    std::int64_t shard_tokens_;
-    const Tokenizer& tokenizer_;
-    std::unique_ptr<TokenShardWriter> writer_;
-    std::string relative_;
-    std::int64_t in_shard_ = 0;
-    CorpusSet counts_;
-    std::vector<CorpusShard> shards_;
-};
-
-/// bad_records.jsonl, made with its first row.
-class BadRecordFile
-{
-  public:
-    explicit BadRecordFile(std::string path) : path_(std::move(path)) {}
-
-    void add(const BadRecord& record)
-    {
-        nlohmann::ordered_json row;
-        row["file"] = record.file;
-        row["line"] = record.line;
-        row["offset"] = record.offset;
-        row["reason"] = record.reason;
-        const std::string text = row.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-        if (!file_) { file_.emplace(path_, File::Mode::create); }
-        file_->write_at(text.data(), static_cast<std::int64_t>(text.size()), bytes_);
-        bytes_ += static_cast<std::int64_t>(text.size());
-    }
-
-    void finish()
-    {
-        if (!file_) { return; }
-        file_->sync();
-        file_->close();
-    }
-
-  private:
-    std::string path_;
-    std::optional<File> file_;
-    std::int64_t bytes_ = 0;
 };
 
 const char* unit_name(DocumentUnit unit)
@@ -152,6 +60,16 @@ const char* policy_name(BadRecordPolicy policy)
     }
 }
 
+const char* special_name(SpecialInText special)
+{
+    switch (special)
+    {
+        case SpecialInText::match: return "match";
+        case SpecialInText::error: return "error";
+        default: return "text";
+    }
+}
+
 const char* format_name(TextFormat format)
 {
     switch (format)
@@ -170,119 +88,55 @@ class CorpusRun
     CorpusRun(const CorpusOptions& options, const CorpusObserver& observer)
         : options_(options),
           observer_(observer),
-          tokenizer_(make_tokenizer(options.tokenizer)),
-          encoder_(*tokenizer_, LossMask::none)
+          tokenizer_(make_tokenizer(options.tokenizer, options.tokenizer_options)),
+          all_files_(find_input_files(options.inputs, options.text.format)),
+          files_(options.num_parts > 0
+                     ? files_of_part(all_files_, options.text.document, options.part, options.num_parts)
+                     : all_files_)
     {
+        report_.threads = options.threads;
+        report_.special_in_text = options.tokenizer_options.special_in_text;
+        report_.input_files = static_cast<std::int64_t>(all_files_.size());
+        report_.replaced_bad_records = options.text.on_bad_record == BadRecordPolicy::replace;
+        progress_.files = report_.input_files;
+        progress_.total_bytes = bytes_of_ranges(files_);
+        describe();
     }
 
     CorpusReport run()
     {
-        std::vector<InputFile> files = find_input_files(options_.inputs, options_.text.format);
-        report_.input_files = static_cast<std::int64_t>(files.size());
-        progress_.files = report_.input_files;
-        for (const InputFile& file : files) { progress_.total_bytes += file.bytes; }
-        const auto existing = options_.existing == CorpusOptions::Existing::replace ? CorpusOutput::Existing::replace
-                                                                                    : CorpusOutput::Existing::refuse;
-        if (options_.mode == CorpusOptions::Mode::write) { output_.emplace(options_.out, existing); }
-        else if (!options_.out.empty()) { check_corpus_output(options_.out, existing); }
-        const std::string directory = output_ ? output_->directory() : "";
-        train_.emplace("train", directory, "", options_.shard_tokens, *tokenizer_);
-        validation_.emplace("validation", directory, "validation/", options_.shard_tokens, *tokenizer_);
-        bad_records_.emplace(directory + "/bad_records.jsonl");
-        tell(0);
-        read_all(std::move(files));
+        if (is_done_part()) { return std::move(report_); }
+        open_output();
+        open_sets();
+        resume();
+        tell();
+        try
+        {
+            read_all();
+        }
+        catch (const Interrupted&)
+        {
+            if (journal_ && !progress_at_state_) { save_state(TokenShardWriter::Durable::no); }
+            throw;
+        }
         check_sets();
         finish();
         return std::move(report_);
     }
 
   private:
-    void read_all(std::vector<InputFile> files)
+    using Durable = TokenShardWriter::Durable;
+
+    bool writes() const { return options_.mode == CorpusOptions::Mode::write; }
+    /// What standard input said before cannot be asked for again.
+    bool can_resume() const
     {
-        TextInput input(std::move(files), options_.text,
-                        [&](const BadRecord& record)
-                        {
-                            if (output_) { bad_records_->add(record); }
-                        });
-        Document document;
-        while (input.next(document))
-        {
-            ++report_.documents;
-            report_.parse_seconds += watch_.lap();
-            add(document);
-            if (input.counts().bytes - progress_.bytes >= 65536) { tell(input.counts().bytes); }
-        }
-        report_.parse_seconds += watch_.lap();
-        report_.counts = input.counts();
-        report_.replaced_bad_records = options_.text.on_bad_record == BadRecordPolicy::replace;
-        report_.read_seconds = report_.counts.read_seconds;
-        report_.parse_seconds -= report_.read_seconds;
+        return writes() && std::none_of(files_.begin(), files_.end(),
+                                        [](const InputFile& file) { return file.path == standard_input; });
     }
 
-    void tell(std::int64_t bytes)
-    {
-        progress_.bytes = bytes;
-        if (observer_) { observer_(progress_); }
-    }
-
-    void add(const Document& document)
-    {
-        // A longer document would otherwise be copied into the larger buffer while both exist.
-        if (encoded_.ids.capacity() < document.text.size() + 1) { std::vector<std::uint32_t>().swap(encoded_.ids); }
-        encoded_.clear();
-        encoded_.ids.reserve(document.text.size() + 1);
-        if (encoder_.encode(document, encoded_) != EncodedAs::document)
-        {
-            ++report_.empty;
-            return;
-        }
-        const EncodedDocuments::Entry& entry = encoded_.entries.front();
-        report_.tokenize_seconds += watch_.lap();
-        report_.longest_tokens = std::max(report_.longest_tokens, entry.end);
-        (is_held_out(entry.hash) ? *validation_ : *train_).add(encoded_.ids, entry.text_bytes);
-        report_.write_seconds += watch_.lap();
-    }
-
-    /// By the text and not by its place, so that neither order, file cuts nor later additions move a document, and
-    /// copies of a document never stand on both sides.
-    bool is_held_out(std::uint64_t hash) const
-    {
-        return options_.validation > 0 && split_.uniform(hash >> 1) < options_.validation;
-    }
-
-    void check_sets() const
-    {
-        const std::int64_t written = train_->counts().documents + validation_->counts().documents;
-        VALIDATE(written > 0, UsageError, "no documents in {} input {} ({} empty, {} bad). nothing was written",
-                 report_.input_files, report_.input_files == 1 ? "file" : "files", report_.empty,
-                 report_.counts.bad_records);
-        if (options_.validation <= 0) { return; }
-        const char* hint = "choose another share, or cut the text into more documents (--document)";
-        VALIDATE(validation_->counts().documents > 0, UsageError, "--validation {}% chose none of {} documents. {}",
-                 options_.validation * 100, written, hint);
-        VALIDATE(train_->counts().documents > 0, UsageError, "--validation {}% chose all of {} documents. {}",
-                 options_.validation * 100, written, hint);
-    }
-
-    void finish()
-    {
-        train_->finish();
-        validation_->finish();
-        fill_manifest();
-        if (output_)
-        {
-            bad_records_->finish();
-            crash_point("corpus_manifest");
-            write_file_atomically(output_->directory() + "/" + corpus_manifest_name, manifest_text(report_.manifest));
-            output_->publish();
-        }
-        report_.train = train_->counts();
-        report_.validation = validation_->counts();
-        report_.write_seconds += watch_.lap();
-        report_.seconds = total_.lap();
-    }
-
-    void fill_manifest()
+    /// What the manifest says before anything was read.
+    void describe()
     {
         CorpusManifest& manifest = report_.manifest;
         manifest.tokenizer = tokenizer_->name();
@@ -299,30 +153,278 @@ class CorpusRun
                             {"shard-tokens", fmt::format("{}", options_.shard_tokens)},
                             {"validation", fmt::format("{}", options_.validation)},
                             {"seed", fmt::format("{}", options_.seed)},
+                            {"special-in-text", special_name(options_.tokenizer_options.special_in_text)},
+                            {"eod", fmt::format("{}", tokenizer_->eod())},
                             {"tokenizer-sha256", tokenizer_->fingerprint()}};
-        manifest.input = {{"files", report_.input_files},
-                          {"bytes", report_.counts.bytes},
-                          {"documents", report_.documents},
-                          {"empty", report_.empty},
-                          {"bad", report_.counts.bad_records},
-                          {"invalid_utf8", report_.counts.invalid_utf8},
-                          {"lone_surrogates", report_.counts.lone_surrogates},
-                          {"longest_document_tokens", report_.longest_tokens}};
-        manifest.shards = train_->shards();
-        manifest.shards.insert(manifest.shards.end(), validation_->shards().begin(), validation_->shards().end());
+        if (options_.num_parts > 0)
+        {
+            manifest.part = CorpusPart{options_.part, options_.num_parts, inputs_fingerprint(all_files_)};
+        }
+    }
+
+    bool is_done_part()
+    {
+        const bool asked = options_.num_parts > 0 && options_.existing == CorpusOptions::Existing::refuse && writes();
+        if (!asked || !path_exists(options_.out + "/" + corpus_manifest_name)) { return false; }
+        CorpusManifest done = read_corpus_manifest(options_.out);
+        const CorpusManifest& wanted = report_.manifest;
+        const bool same = done.options == wanted.options && done.part && done.part->index == wanted.part->index &&
+                          done.part->num == wanted.part->num && done.part->inputs_sha256 == wanted.part->inputs_sha256;
+        VALIDATE(same, UsageError,
+                 "'{}' is part {} of another corpus (other options or inputs). choose another --out, or --force to replace it",
+                 options_.out, options_.part);
+        report_.manifest = std::move(done);
+        report_.done_before = true;
+        return true;
+    }
+
+    void open_output()
+    {
+        const auto existing = options_.existing == CorpusOptions::Existing::replace ? CorpusOutput::Existing::replace
+                                                                                    : CorpusOutput::Existing::refuse;
+        if (writes())
+        {
+            if (options_.num_parts > 0) { make_directories(parent_of(options_.out)); }
+            output_.emplace(options_.out, existing);
+        }
+        else if (!options_.out.empty()) { check_corpus_output(options_.out, existing); }
+    }
+
+    void open_sets()
+    {
+        const ShardIdentity identity = {tokenizer_->vocab(), tokenizer_->name(), tokenizer_->fingerprint(), false};
+        const std::string directory = output_ ? output_->directory() : "";
+        const SpillFiles spill = can_resume() ? SpillFiles::kept : SpillFiles::unnamed;
+        train_.emplace("train", directory, options_.shard_tokens, identity, spill);
+        validation_.emplace("validation", directory, options_.shard_tokens, identity, spill);
+        bad_records_.emplace(directory + "/bad_records.jsonl");
+    }
+
+    CorpusRunIdentity identity() const
+    {
+        CorpusRunIdentity identity;
+        identity.options = report_.manifest.options;
+        identity.options.emplace_back("part", fmt::format("{} of {}", options_.part, options_.num_parts));
+        identity.inputs = all_files_;
+        return identity;
+    }
+
+    /// Goes on from what an earlier process left, or clears it.
+    void resume()
+    {
+        if (!writes()) { return; }
+        const std::string path = output_->directory() + "/" + corpus_journal_name;
+        std::optional<CorpusJournalContent> left;
+        if (can_resume() && options_.unfinished == CorpusOptions::Unfinished::go_on)
+        {
+            left = read_corpus_journal(path, report_.manifest);
+        }
+        if (left)
+        {
+            // It is another run's until this is sure.
+            output_->keep();
+            check_same_run(left->identity, identity(), output_->shown_partial());
+        }
+        std::int64_t journal_bytes = 0;
+        if (left) { journal_bytes = resume_newest(left->candidates); }
+        if (journal_bytes == 0)
+        {
+            output_->forget();
+            output_->clear();
+            open_sets();
+        }
+        if (can_resume()) { journal_.emplace(path, journal_bytes, identity()); }
+    }
+
+    /// Bytes of the journal up to the state; 0 when nothing of it can be used.
+    std::int64_t resume_newest(std::vector<CorpusJournalContent::Candidate>& candidates)
+    {
+        for (CorpusJournalContent::Candidate& candidate : candidates)
+        {
+            try
+            {
+                take_up(candidate);
+                return candidate.journal_bytes;
+            }
+            catch (const Error&)
+            {
+                // The machine went down before these files were on its disk: what was made before still stands.
+                open_sets();
+            }
+        }
+        return 0;
+    }
+
+    void take_up(const CorpusJournalContent::Candidate& candidate)
+    {
+        std::vector<CorpusShard> train;
+        std::vector<CorpusShard> validation;
+        std::vector<std::string> wanted = {corpus_journal_name, "bad_records.jsonl"};
+        for (const CorpusShard& shard : candidate.shards)
+        {
+            const std::int64_t bytes = file_size(output_->directory() + "/" + shard.info.path);
+            VALIDATE(bytes == shard.info.file_bytes, FormatError, "{}: has {} bytes, not {}", shard.info.path, bytes,
+                     shard.info.file_bytes);
+            wanted.push_back(shard.info.path);
+            (shard.set == "train" ? train : validation).push_back(shard);
+        }
+        const CorpusRunState& state = candidate.state;
+        train_->resume(state.train, std::move(train));
+        validation_->resume(state.validation, std::move(validation));
+        bad_records_->resume(state.bad_records_bytes, state.bad_records_crc);
+        for (const auto& open : {std::make_pair(std::string(), state.train), std::make_pair(std::string("validation/"), state.validation)})
+        {
+            if (open.second.open.num_tokens == 0) { continue; }
+            const std::string shard = fmt::format("{}shard_{:05}.h5", open.first, open.second.counts.shards - 1);
+            for (const char* end : {".tokens.tmp", ".ends.tmp", ".text_bytes.tmp", ".loss_mask.tmp"}) { wanted.push_back(shard + end); }
+        }
+        output_->clear(wanted);
+        journaled_shards_ = {train_->shards().size(), validation_->shards().size()};
+        report_.counts = state.counts;
+        report_.lengths = state.lengths;
+        position_ = state.position;
+        report_.resumed_bytes = state.counts.bytes;
+        progress_.bytes = state.counts.bytes;
+        progress_.text_bytes = state.counts.text_bytes;
+    }
+
+    void read_all()
+    {
+        CorpusPipeline::Options options;
+        options.text = options_.text;
+        options.threads = options_.threads;
+        CorpusPipeline pipeline(files_, *tokenizer_, options, position_);
+        watch_.lap();
+        std::int64_t blocks = 0;
+        while (EncodedBlock* block = pipeline.next())
+        {
+            watch_.lap();  // waiting is nobody's work
+            add(*block);
+            progress_at_state_ = false;
+            if (train_->has_finished_spill_files() || validation_->has_finished_spill_files()) { save_state(Durable::yes); }
+            else if (++blocks % blocks_between_states == 0) { save_state(Durable::no); }
+            report_.write_seconds += watch_.lap();
+            tell();
+        }
+        report_.read_seconds = pipeline.read_seconds();
+    }
+
+    void add(const EncodedBlock& block)
+    {
+        const EncodedDocuments& documents = block.documents;
+        std::int64_t begin = 0;
+        for (const EncodedDocuments::Entry& entry : documents.entries)
+        {
+            const std::int64_t num = entry.end - begin;
+            report_.counts.longest = std::max(report_.counts.longest, num);
+            report_.lengths.add(num);
+            const std::uint8_t* mask = documents.mask.empty() ? nullptr : documents.mask.data() + begin;
+            CorpusSetWriter& set = is_held_out(entry.hash) ? *validation_ : *train_;
+            set.add(documents.ids.data() + begin, mask, num, entry.text_bytes);
+            begin = entry.end;
+        }
+        if (writes())
+        {
+            for (const BadRecord& record : block.bad_records) { bad_records_->add(record); }
+        }
+        report_.counts.add(block.counts);
+        report_.counts.bytes = block.file_bytes;
+        report_.cache_lookups += block.cache_lookups;
+        report_.cache_hits += block.cache_hits;
+        report_.parse_seconds += block.parse_seconds;
+        report_.tokenize_seconds += block.tokenize_seconds;
+        position_ = block.end;
+        progress_.bytes = block.file_bytes;
+        progress_.text_bytes = report_.counts.text_bytes;
+    }
+
+    /// By the text and not by its place, so that neither order, file cuts nor later additions move a document, and
+    /// copies of a document never stand on both sides.
+    bool is_held_out(std::uint64_t hash) const
+    {
+        return options_.validation > 0 && split_.uniform(hash >> 1) < options_.validation;
+    }
+
+    void save_state(Durable durable)
+    {
+        if (!journal_) { return; }
+        CorpusRunState state;
+        state.position = position_;
+        state.counts = report_.counts;
+        state.lengths = report_.lengths;
+        state.train = train_->persist(durable);
+        state.validation = validation_->persist(durable);
+        state.bad_records_bytes = bad_records_->bytes();
+        state.bad_records_crc = bad_records_->crc();
+        if (durable == Durable::yes) { bad_records_->sync(); }
+        for (; journaled_shards_.first < train_->shards().size(); ++journaled_shards_.first)
+        {
+            journal_->add_shard(train_->shards()[journaled_shards_.first]);
+        }
+        for (; journaled_shards_.second < validation_->shards().size(); ++journaled_shards_.second)
+        {
+            journal_->add_shard(validation_->shards()[journaled_shards_.second]);
+        }
+        journal_->add_state(state, durable);
+        output_->keep();
+        train_->remove_finished_spill_files();
+        validation_->remove_finished_spill_files();
+        progress_at_state_ = true;
+    }
+
+    void tell()
+    {
+        progress_.kept = journal_.has_value();
+        if (observer_) { observer_(progress_); }
+    }
+
+    void check_sets()
+    {
+        const std::int64_t written = train_->counts().documents + validation_->counts().documents;
+        if (options_.num_parts > 0) { return; }
+        const bool done = written > 0 && (options_.validation <= 0 ||
+                                          (validation_->counts().documents > 0 && train_->counts().documents > 0));
+        // Going on would end here again.
+        if (!done && output_) { output_->forget(); }
+        check_corpus_sets(train_->counts(), validation_->counts(), report_, options_.validation);
+    }
+
+    void finish()
+    {
+        train_->finish();
+        validation_->finish();
+        // What is left to do can be done again from here.
+        save_state(Durable::yes);
+        report_.counts.bytes = std::max(report_.counts.bytes, progress_.total_bytes);
+        fill_corpus_manifest(report_, train_->shards(), validation_->shards());
+        if (output_)
+        {
+            bad_records_->finish();
+            crash_point("corpus_manifest");
+            write_file_atomically(output_->directory() + "/" + corpus_manifest_name, manifest_text(report_.manifest));
+            output_->publish(corpus_journal_name);
+        }
+        report_.train = train_->counts();
+        report_.validation = validation_->counts();
+        report_.write_seconds += watch_.lap();
+        report_.seconds = total_.lap();
     }
 
     const CorpusOptions& options_;
     const CorpusObserver& observer_;
     CorpusProgress progress_;
     std::unique_ptr<Tokenizer> tokenizer_;
-    DocumentEncoder encoder_;
+    std::vector<InputFile> all_files_;
+    std::vector<InputFile> files_;
     CounterRng split_{options_.seed, RngPurpose::split};
     std::optional<CorpusOutput> output_;
-    std::optional<ShardSequence> train_;
-    std::optional<ShardSequence> validation_;
+    std::optional<CorpusSetWriter> train_;
+    std::optional<CorpusSetWriter> validation_;
     std::optional<BadRecordFile> bad_records_;
-    EncodedDocuments encoded_;
+    std::optional<CorpusJournal> journal_;
+    std::pair<std::size_t, std::size_t> journaled_shards_{0, 0};
+    InputPosition position_;
+    bool progress_at_state_ = true;  ///< nothing was added since the last state
     CorpusReport report_;
     Stopwatch watch_;
     Stopwatch total_;

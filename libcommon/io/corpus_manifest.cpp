@@ -18,7 +18,7 @@ namespace
 
 constexpr const char* manifest_format = "plimsoll-token-shards";
 
-OrderedJson row_of(const CorpusShard& shard)
+OrderedJson manifest_row(const CorpusShard& shard)
 {
     OrderedJson row;
     row["path"] = shard.info.path;
@@ -115,6 +115,12 @@ CorpusManifest parse(const std::string& text)
     {
         manifest.options.emplace_back(entry.key(), entry.value().get<std::string>());
     }
+    if (json.contains("part"))
+    {
+        const OrderedJson& part = json.at("part");
+        manifest.part = CorpusPart{part.at("index").get<std::int64_t>(), part.at("num").get<std::int64_t>(),
+                                   part.at("inputs_sha256").get<std::string>()};
+    }
     for (const auto& entry : json.at("input").items())
     {
         manifest.input.emplace_back(entry.key(), entry.value().get<std::int64_t>());
@@ -132,6 +138,13 @@ std::string CorpusManifest::options_hash() const
     return sha256_hex(text);
 }
 
+std::string corpus_shard_json(const CorpusShard& shard) { return manifest_row(shard).dump(); }
+
+CorpusShard parse_corpus_shard(const std::string& json, const CorpusManifest& manifest)
+{
+    return shard_of(OrderedJson::parse(json), manifest);
+}
+
 std::string manifest_text(const CorpusManifest& manifest)
 {
     OrderedJson json;
@@ -146,12 +159,18 @@ std::string manifest_text(const CorpusManifest& manifest)
     json["options"] = OrderedJson::object();
     for (const auto& option : manifest.options) { json["options"][option.first] = option.second; }
     json["options_sha256"] = manifest.options_hash();
+    if (manifest.part)
+    {
+        json["part"]["index"] = manifest.part->index;
+        json["part"]["num"] = manifest.part->num;
+        json["part"]["inputs_sha256"] = manifest.part->inputs_sha256;
+    }
     json["input"] = OrderedJson::object();
     for (const auto& count : manifest.input) { json["input"][count.first] = count.second; }
     json["totals"]["train"] = totals_of(manifest, "train");
     json["totals"]["validation"] = totals_of(manifest, "validation");
     json["shards"] = OrderedJson::array();
-    for (const CorpusShard& shard : manifest.shards) { json["shards"].push_back(row_of(shard)); }
+    for (const CorpusShard& shard : manifest.shards) { json["shards"].push_back(manifest_row(shard)); }
     return json.dump(2) + "\n";
 }
 

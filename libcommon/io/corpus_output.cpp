@@ -87,10 +87,35 @@ CorpusOutput::CorpusOutput(const std::string& path, Existing existing) : shown_(
     check_corpus_output(shown_, existing);
     make_directories(partial_);
     lock();
+}
+
+void CorpusOutput::clear(const std::vector<std::string>& but)
+{
+    const auto wanted = [&](const std::string& name)
+    { return name == lock_name || std::find(but.begin(), but.end(), name) != but.end(); };
     for (const std::string& name : list_directory(partial_))
     {
-        if (name != lock_name) { remove_tree(partial_ + "/" + name); }
+        if (wanted(name)) { continue; }
+        const std::string path = partial_ + "/" + name;
+        if (!is_directory(path))
+        {
+            remove_tree(path);
+            continue;
+        }
+        for (const std::string& inner : list_directory(path))
+        {
+            if (!wanted(name + "/" + inner)) { remove_tree(path + "/" + inner); }
+        }
+        if (list_directory(path).empty()) { remove_tree(path); }
     }
+}
+
+std::string CorpusOutput::shown_partial() const
+{
+    const std::string shown = trimmed(shown_);
+    const std::size_t slash = shown.rfind('/');
+    return slash == std::string::npos ? "." + shown + ".partial"
+                                      : shown.substr(0, slash + 1) + "." + shown.substr(slash + 1) + ".partial";
 }
 
 void CorpusOutput::lock()
@@ -103,7 +128,7 @@ void CorpusOutput::lock()
 
 CorpusOutput::~CorpusOutput()
 {
-    if (published_) { return; }
+    if (published_ || kept_) { return; }
     try
     {
         remove_tree(partial_);
@@ -114,11 +139,12 @@ CorpusOutput::~CorpusOutput()
     }
 }
 
-void CorpusOutput::publish()
+void CorpusOutput::publish(const std::string& work_file)
 {
     remove_tree(partial_ + "/" + lock_name);
     sync_directory(partial_);
     crash_point("corpus_publish");
+    if (!work_file.empty()) { remove_tree(partial_ + "/" + work_file); }
     if (path_exists(path_) && !list_directory(path_).empty())
     {
         if (!exchange_paths(partial_, path_))

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "io/file.hpp"
 
@@ -18,18 +19,26 @@ class CorpusOutput
         replace
     };
 
-    /// Takes `.NAME.partial` beside `path`, clearing what a killed run left there.
+    /// Takes `.NAME.partial` beside `path` with what an earlier run left there.
     /// @throws UsageError when `path` exists and must not be replaced, or another process writes it
     CorpusOutput(const std::string& path, Existing existing);
-    /// Without publish(): removes what was made.
+    /// Without publish(): removes what was made, unless it is to be kept.
     ~CorpusOutput();
     CorpusOutput(const CorpusOutput&) = delete;
     CorpusOutput& operator=(const CorpusOutput&) = delete;
 
     /// Where to write.
     const std::string& directory() const { return partial_; }
-    /// Makes it durable and gives it its name.
-    void publish();
+    /// Removes what is in it but these (paths relative to it).
+    void clear(const std::vector<std::string>& but = {});
+    /// From now on, what was made stays when the run ends early.
+    void keep() { kept_ = true; }
+    bool is_kept() const { return kept_; }
+    void forget() { kept_ = false; }
+    /// As the user would name it, for messages.
+    std::string shown_partial() const;
+    /// Makes it durable and gives it its name, without the file `work_file`, which is there up to the last moment.
+    void publish(const std::string& work_file = {});
 
   private:
     void lock();
@@ -39,6 +48,7 @@ class CorpusOutput
     std::string parent_;
     std::string partial_;
     std::optional<File> lock_;
+    bool kept_ = false;
     bool published_ = false;
 };
 

@@ -85,6 +85,9 @@ EncodedAs DocumentEncoder::append(const Document& document, EncodedDocuments& ou
 
 void DocumentEncoder::append_text(std::string_view text, std::uint8_t counts, EncodedDocuments& out)
 {
+    // Growing by and by would hold the ids of a long document twice; memory that is not touched costs nothing.
+    constexpr std::size_t is_long = 1 << 20;
+    if (text.size() > is_long) { out.ids.reserve(out.ids.size() + text.size() + 1); }
     encoder_->encode(text, out.ids);
     if (with_mask_) { out.mask.resize(out.ids.size(), counts); }
 }

@@ -122,7 +122,12 @@ bool BlockReader::next_in_file(TextBlock& block)
 /// Until the buffer holds `wanted` bytes or the file ends.
 void BlockReader::fill(std::int64_t wanted)
 {
-    if (size_ < wanted && !stream_ended_) { buffer_.reserve(wanted + TextBlock::padding); }
+    const std::int64_t room = wanted + TextBlock::padding;
+    if (size_ < wanted && !stream_ended_ && room > buffer_.capacity())
+    {
+        // Pages that nobody touched are no memory.
+        buffer_.reserve(std::max(room, buffer_.capacity() + buffer_.capacity() / 2));
+    }
     while (size_ < wanted && !stream_ended_)
     {
         try
@@ -154,7 +159,7 @@ bool BlockReader::next_whole_file(TextBlock& block)
     for (std::int64_t wanted = options_.block_bytes; !stream_ended_ && size_ <= most;)
     {
         fill(std::min(wanted, most + 1));
-        wanted += std::max(options_.block_bytes, wanted / 2);
+        wanted += options_.block_bytes;
     }
     if (damage_) { block.bad = *damage_; }
     else if (size_ > most) { block.bad = fmt::format("longer than --max-record-bytes {}", most); }
@@ -217,7 +222,8 @@ bool BlockReader::next_records(TextBlock& block)
             return true;
         }
         scanned = size_;
-        wanted = size_ + std::max(options_.block_bytes, size_ / 2);
+        // No further than needed: what is read behind a long record would stay in memory with it.
+        wanted = size_ + options_.block_bytes;
     }
     if (size_ == 0 && !damage_) { return false; }
     if (damage_) { block.bad = *damage_; }

@@ -60,6 +60,21 @@ void BlockDocuments::start(TextBlock& block)
 
 bool BlockDocuments::next(Document& document)
 {
+    const bool found = next_in_block(document);
+    if (!found) { forget_long_records(); }
+    return found;
+}
+
+/// Each thread meets a long record now and then; only the one that has it may hold memory for it.
+void BlockDocuments::forget_long_records()
+{
+    const std::int64_t ordinary = 4 * options_.block_bytes;
+    if (static_cast<std::int64_t>(mended_.capacity()) > ordinary) { std::string().swap(mended_); }
+    if (block_->bytes > ordinary && file().format == TextFormat::jsonl) { parser_ = TextFieldParser(options_.text_field); }
+}
+
+bool BlockDocuments::next_in_block(Document& document)
+{
     document.parts.clear();
     document.ids.clear();
     document.mask.clear();
@@ -81,8 +96,7 @@ bool BlockDocuments::next(Document& document)
 
 bool BlockDocuments::reject(Document& document, std::string reason)
 {
-    const std::int64_t line = document.line - lines_before_range();
-    return bad(document, line, document.offset, std::move(reason));
+    return bad(document, document.line, document.offset, std::move(reason));
 }
 
 /// Lines of a divided file are counted from its range on; what is told to people counts from its start. Looked up only when

@@ -25,7 +25,7 @@ class BlockDocuments
     /// The next document; false after the last.
     /// @throws FormatError for a bad record under BadRecordPolicy::error
     bool next(Document& document);
-    /// The document just given cannot be used after all: as a record that never was one. True: `document` is what stands in
+    /// The document just given by next() cannot be used after all: as a record that never was one. True: `document` is what stands in
     /// its place. @throws FormatError under BadRecordPolicy::error
     bool reject(Document& document, std::string reason);
 
@@ -44,6 +44,8 @@ class BlockDocuments
         bool ended = true;
     };
     const InputFile& file() const { return files_[static_cast<std::size_t>(block_->begin.file)]; }
+    bool next_in_block(Document& document);
+    void forget_long_records();
     bool next_line(Line& line);
     bool next_json(Document& document);
     bool next_plain_line(Document& document);

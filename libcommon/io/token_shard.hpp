@@ -33,6 +33,25 @@ struct TokenShardInfo
     std::optional<std::uint32_t> skeleton_crc;
 };
 
+/// How far a shard that is being written has come: what is in its files, and their CRC32C.
+struct TokenShardProgress
+{
+    std::int64_t num_tokens = 0;
+    std::int64_t num_documents = 0;
+    std::int64_t text_bytes = 0;
+    std::uint32_t tokens_crc = 0;
+    std::uint32_t ends_crc = 0;
+    std::uint32_t text_bytes_crc = 0;
+    std::uint32_t loss_mask_crc = 0;
+};
+
+/// The files that documents pass through on their way into a shard.
+enum class SpillFiles
+{
+    unnamed,  ///< gone with the process
+    kept,     ///< x.h5.tokens.tmp ...: a later process can go on
+};
+
 /// Writes one shard: tmp, fsync, rename at finish(). Memory: one block of 64 KiB per dataset; documents pass through
 /// unnamed temporary files beside `path`, since a contiguous dataset must be created with its final size. One thread.
 class TokenShardWriter
@@ -40,7 +59,11 @@ class TokenShardWriter
   public:
     /// @throws IoError
     TokenShardWriter(std::string path, std::int64_t vocab, std::string tokenizer, std::string fingerprint,
-                     bool with_loss_mask = false);
+                     bool with_loss_mask = false, SpillFiles spill = SpillFiles::unnamed);
+    /// Goes on where another process was when persist() returned `from`.
+    /// @throws FormatError when the files do not hold it
+    TokenShardWriter(std::string path, std::int64_t vocab, std::string tokenizer, std::string fingerprint,
+                     bool with_loss_mask, const TokenShardProgress& from);
     ~TokenShardWriter();
     TokenShardWriter(const TokenShardWriter&) = delete;
     TokenShardWriter& operator=(const TokenShardWriter&) = delete;
@@ -51,6 +74,15 @@ class TokenShardWriter
                       const std::uint8_t* loss_mask = nullptr);
     std::int64_t num_tokens() const;
     std::int64_t num_documents() const;
+    enum class Durable
+    {
+        no,  ///< survives the process
+        yes  ///< survives the machine
+    };
+    /// Brings all documents so far into the files. @pre SpillFiles::kept
+    TokenShardProgress persist(Durable durable);
+    /// Removes the kept files of a shard of this path.
+    static void remove_spill_files(const std::string& path);
     /// Makes the file visible; once, after the last document. A writer destroyed without finish() leaves nothing.
     /// @pre at least one document @throws IoError
     TokenShardInfo finish();

@@ -20,15 +20,47 @@ namespace format = shard_format;
 namespace
 {
 
-/// One dataset on its way: blocks get their CRC and go to a file without a name, from where finish() moves them on.
-/// The file has no name from the start, so that a killed process leaves none behind.
+/// One dataset on its way: blocks get their CRC and go to a file, from where finish() moves them on. Unless it is to be
+/// kept the file has no name from the start, so that a killed process leaves none behind.
 class Column
 {
   public:
-    Column(const std::string& path, Dtype dtype) : dtype_(dtype), spill_(path, File::Mode::create)
+    Column(const std::string& path, Dtype dtype, SpillFiles spill) : dtype_(dtype), spill_(path, File::Mode::create)
     {
-        ::unlink(path.c_str());
+        if (spill == SpillFiles::unnamed) { ::unlink(path.c_str()); }
         block_.reserve(format::block_bytes);
+    }
+
+    /// Takes up the first `bytes` bytes of a kept file.
+    Column(const std::string& path, Dtype dtype, std::int64_t bytes, std::uint32_t crc)
+        : dtype_(dtype), spill_(path, File::Mode::read_write)
+    {
+        std::vector<char> piece(format::block_bytes);
+        block_.reserve(format::block_bytes);
+        for (std::int64_t done = 0; done < bytes;)
+        {
+            const std::int64_t part = std::min(bytes - done, format::block_bytes);
+            spill_.read_at(piece.data(), part, done);
+            block_.assign(piece.begin(), piece.begin() + part);
+            if (part == format::block_bytes) { account_block(); }
+            done += part;
+        }
+        VALIDATE(crc_so_far() == crc, FormatError, "{}: is not what it was (crc32c {:08x}, not {:08x})", path, crc_so_far(), crc);
+    }
+
+    /// Brings the last block into the file as far as it goes; it is written again when it is full.
+    void persist(TokenShardWriter::Durable durable)
+    {
+        if (!block_.empty()) { spill_.write_at(block_.data(), static_cast<std::int64_t>(block_.size()), spilled_); }
+        if (durable == TokenShardWriter::Durable::yes) { spill_.sync(); }
+    }
+
+    std::uint32_t crc_so_far() const
+    {
+        const auto bytes = static_cast<std::int64_t>(block_.size());
+        if (bytes == 0) { return total_crc_; }
+        const std::uint32_t crc = crc32c(block_.data(), bytes);
+        return crcs_.empty() ? crc : crc32c_combine(total_crc_, crc, bytes);
     }
 
     void append(const void* data, std::int64_t bytes)
@@ -47,13 +79,8 @@ class Column
     void flush()
     {
         if (block_.empty()) { return; }
-        const auto bytes = static_cast<std::int64_t>(block_.size());
-        const std::uint32_t crc = crc32c(block_.data(), bytes);
-        total_crc_ = crcs_.empty() ? crc : crc32c_combine(total_crc_, crc, bytes);
-        crcs_.push_back(crc);
-        spill_.write_at(block_.data(), bytes, spilled_);
-        spilled_ += bytes;
-        block_.clear();
+        spill_.write_at(block_.data(), static_cast<std::int64_t>(block_.size()), spilled_);
+        account_block();
     }
 
     std::int64_t num_elements() const
@@ -88,6 +115,16 @@ class Column
     }
 
   private:
+    void account_block()
+    {
+        const auto bytes = static_cast<std::int64_t>(block_.size());
+        const std::uint32_t crc = crc32c(block_.data(), bytes);
+        total_crc_ = crcs_.empty() ? crc : crc32c_combine(total_crc_, crc, bytes);
+        crcs_.push_back(crc);
+        spilled_ += bytes;
+        block_.clear();
+    }
+
     Dtype dtype_;
     File spill_;
     std::vector<char> block_;
@@ -130,6 +167,11 @@ std::uint32_t skeleton_crc_of(const std::string& path, const std::vector<NamedCo
 
 }  // namespace
 
+constexpr const char* tokens_spill = ".tokens.tmp";
+constexpr const char* ends_spill = ".ends.tmp";
+constexpr const char* text_bytes_spill = ".text_bytes.tmp";
+constexpr const char* loss_mask_spill = ".loss_mask.tmp";
+
 struct TokenShardWriter::Impl
 {
     std::string path;
@@ -146,13 +188,26 @@ struct TokenShardWriter::Impl
     std::unique_ptr<Column> loss_mask;
     std::vector<std::uint16_t> narrow;
 
-    Impl(std::string shard_path, std::int64_t vocab_size)
+    Impl(std::string shard_path, std::int64_t vocab_size, SpillFiles spill)
         : path(std::move(shard_path)),
           temporary(path + ".tmp"),
           vocab(vocab_size),
-          tokens(path + ".tokens.tmp", format::token_dtype(vocab_size)),
-          ends(path + ".ends.tmp", Dtype::u64),
-          text_bytes_column(path + ".text_bytes.tmp", Dtype::u64)
+          tokens(path + tokens_spill, format::token_dtype(vocab_size), spill),
+          ends(path + ends_spill, Dtype::u64, spill),
+          text_bytes_column(path + text_bytes_spill, Dtype::u64, spill)
+    {
+    }
+
+    Impl(std::string shard_path, std::int64_t vocab_size, const TokenShardProgress& from)
+        : path(std::move(shard_path)),
+          temporary(path + ".tmp"),
+          vocab(vocab_size),
+          text_bytes(from.text_bytes),
+          end(static_cast<std::uint64_t>(from.num_tokens)),
+          tokens(path + tokens_spill, format::token_dtype(vocab_size),
+                 from.num_tokens * dtype_bytes(format::token_dtype(vocab_size)), from.tokens_crc),
+          ends(path + ends_spill, Dtype::u64, from.num_documents * 8, from.ends_crc),
+          text_bytes_column(path + text_bytes_spill, Dtype::u64, from.num_documents * 8, from.text_bytes_crc)
     {
     }
 
@@ -224,13 +279,50 @@ struct TokenShardWriter::Impl
 };
 
 TokenShardWriter::TokenShardWriter(std::string path, std::int64_t vocab, std::string tokenizer, std::string fingerprint,
-                                   bool with_loss_mask)
+                                   bool with_loss_mask, SpillFiles spill)
 {
     EXPECT(vocab > 0 && vocab <= (1ll << 32));
-    impl_ = std::make_unique<Impl>(std::move(path), vocab);
+    impl_ = std::make_unique<Impl>(std::move(path), vocab, spill);
     impl_->tokenizer = std::move(tokenizer);
     impl_->fingerprint = std::move(fingerprint);
-    if (with_loss_mask) { impl_->loss_mask = std::make_unique<Column>(impl_->path + ".loss_mask.tmp", Dtype::u8); }
+    if (with_loss_mask) { impl_->loss_mask = std::make_unique<Column>(impl_->path + loss_mask_spill, Dtype::u8, spill); }
+}
+
+TokenShardWriter::TokenShardWriter(std::string path, std::int64_t vocab, std::string tokenizer, std::string fingerprint,
+                                   bool with_loss_mask, const TokenShardProgress& from)
+{
+    EXPECT(vocab > 0 && vocab <= (1ll << 32));
+    impl_ = std::make_unique<Impl>(std::move(path), vocab, from);
+    impl_->tokenizer = std::move(tokenizer);
+    impl_->fingerprint = std::move(fingerprint);
+    if (with_loss_mask)
+    {
+        impl_->loss_mask =
+            std::make_unique<Column>(impl_->path + loss_mask_spill, Dtype::u8, from.num_tokens, from.loss_mask_crc);
+    }
+}
+
+TokenShardProgress TokenShardWriter::persist(Durable durable)
+{
+    TokenShardProgress progress;
+    progress.num_tokens = num_tokens();
+    progress.num_documents = num_documents();
+    progress.text_bytes = impl_->text_bytes;
+    progress.tokens_crc = impl_->tokens.crc_so_far();
+    progress.ends_crc = impl_->ends.crc_so_far();
+    progress.text_bytes_crc = impl_->text_bytes_column.crc_so_far();
+    for (Column* column : {&impl_->tokens, &impl_->ends, &impl_->text_bytes_column}) { column->persist(durable); }
+    if (impl_->loss_mask)
+    {
+        progress.loss_mask_crc = impl_->loss_mask->crc_so_far();
+        impl_->loss_mask->persist(durable);
+    }
+    return progress;
+}
+
+void TokenShardWriter::remove_spill_files(const std::string& path)
+{
+    for (const char* end : {tokens_spill, ends_spill, text_bytes_spill, loss_mask_spill}) { ::unlink((path + end).c_str()); }
 }
 
 TokenShardWriter::~TokenShardWriter()

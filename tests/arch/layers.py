@@ -20,7 +20,7 @@ LAYERS = {
 # Tools that run a model may use nn; the others never.
 MODEL_TOOLS = ("train", "eval")
 # Tools that a launcher may start several times for one job; the others never load MPI.
-MPI_TOOLS = (*MODEL_TOOLS, "reshard", "bench")
+MPI_TOOLS = (*MODEL_TOOLS, "shard", "reshard", "bench")
 TORCH_FREE = [layer for layer in LAYERS if layer not in ("nn", "cuda", "cuda_torch")]
 
 # Third-party headers: (pattern of the include, where it may stand as a pattern of the path below libcommon/, what it is).

@@ -36,9 +36,10 @@ def test_reports_what_it_did_on_stdout_and_what_it_reads_on_stderr(run, tmp_path
     lines = done.stdout.splitlines()
     assert lines[0] == "documents  200   empty 0   bad 0"
     assert lines[1] == "tokens     4,090   0.95 bytes/token   longest document 21"
-    assert lines[2].startswith("validation ") and lines[2].endswith(", 1 shard")
-    assert lines[3].startswith("written    5 shards, u16, ") and "out/manifest.json" in lines[3]
-    assert "read " in lines[3] and "parse " in lines[3] and "tokenize " in lines[3] and "write " in lines[3]
+    assert lines[2] == "lengths    tokens of a document: p1 19 p5 19 p25 20 p50 20 p75 21 p95 21 p99 21 max 21"
+    assert lines[3].startswith("validation ") and lines[3].endswith(", 1 shard")
+    assert lines[4].startswith("written    5 shards, u16, ") and "out/manifest.json" in lines[4]
+    assert "read " in lines[4] and "parse " in lines[4] and "tokenize " in lines[4] and "write " in lines[4]
     shards = [f"shard_0000{i}.h5" for i in range(4)]
     assert sorted(os.listdir(tmp_path / "out")) == ["manifest.json", *shards, "validation"]
     assert sorted(os.listdir(tmp_path)) == ["out", "words.jsonl"]
@@ -76,9 +77,10 @@ def test_help_is_quick_and_names_every_option(run):
     assert done.rc == 0 and done.stderr == ""
     for option in ("--input", "--tokenizer", "--out", "--format", "--document", "--text-field", "--shard-tokens",
                    "--validation", "--on-bad-record", "--max-record-bytes", "--force", "--dry-run", "--json",
-                   "inspect"):
+                   "--threads", "--block-bytes", "--special-in-text", "--eod", "--shard-index", "--num-shards", "--restart",
+                   "--input-list", "inspect"):
         assert option in done.stdout
-    assert "memory is at most 32 MiB + 9 x the longest record" in " ".join(done.stdout.split())
+    assert "memory is at most 32 MiB + 16 x (threads + 1) x block-bytes + 9 x the longest record" in " ".join(done.stdout.split())
     assert max(map(len, done.stdout.split("examples")[0].splitlines())) <= 100
 
 
@@ -332,7 +334,7 @@ def test_a_shard_of_another_tokenizer_is_found(run, tmp_path, shards):
         "plimsoll-shard: out/shard_00001.h5: its tokenizer 'bytes' (sha256 414068a44107) is not the one of this")
 
 
-def test_terminated_run_leaves_nothing(tools, tmp_path):
+def test_terminated_run_is_gone_on_with(tools, run, tmp_path):
     (tmp_path / "many.jsonl").write_bytes(b'{"text":"x"}\n' * 4_000_000)
     process = subprocess.Popen([tools / "plimsoll-shard", "--input", "many.jsonl", "--out", "out"], cwd=tmp_path,
                                stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -341,5 +343,16 @@ def test_terminated_run_leaves_nothing(tools, tmp_path):
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 75
     assert stderr.splitlines()[-1] == (
-        "plimsoll-shard: stopped by SIGTERM (nothing was written). run the same command again")
-    assert sorted(os.listdir(tmp_path)) == ["many.jsonl"]
+        "plimsoll-shard: stopped by SIGTERM (what is done is kept). run the same command again to go on")
+    assert not (tmp_path / "out").exists()
+    assert run("shard", "--input", "many.jsonl", "--out", "out").rc == 0
+    assert sorted(os.listdir(tmp_path)) == ["many.jsonl", "out"]
+
+
+@pytest.mark.parametrize("args, message", [
+    (["--shard-index", 0], "--shard-index and --num-shards go together. give both"),
+    (["--num-shards", 4], "--shard-index and --num-shards go together. give both"),
+    (["--shard-index", 4, "--num-shards", 4], "--shard-index 4 is not below --num-shards 4 (it counts from 0)"),
+])
+def test_parts_are_named_whole(run, words, args, message):
+    assert run("shard", "--input", words, "--out", "o", *args).message == "plimsoll-shard: " + message

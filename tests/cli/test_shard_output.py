@@ -197,13 +197,30 @@ def test_memory_follows_the_longest_record_only(tools, tmp_path):
     linked = subprocess.run(["ldd", tools / "plimsoll-shard"], capture_output=True, text=True, check=True).stdout
     if "libasan" in linked or "libtsan" in linked:
         pytest.skip("sanitizers keep freed memory")
-    base, per_byte = 32 << 20, 9
+    threads, per_byte = 2, 9
+    base = (32 << 20) + 16 * (threads + 1) * (1 << 20)
     (tmp_path / "tiny.jsonl").write_bytes(b'{"text":"tiny"}\n' * 3_000_000)
-    assert peak_bytes(tools, tmp_path, "--input", "tiny.jsonl", "--out", "tiny") < base
-    longest = 20_000_000
+    common = ["--threads", str(threads), "--out"]
+    assert peak_bytes(tools, tmp_path, "--input", "tiny.jsonl", *common, "tiny") < base
+    small = base - 16 * (threads + 1) * (1 << 20) * 15 // 16
+    assert peak_bytes(tools, tmp_path, "--input", "tiny.jsonl", "--block-bytes", "64KiB", *common, "small") < small
+    longest = 12_000_000
     for name, byte, mended_bytes in [("a.jsonl", b"a", 1), ("a.txt", b"a", 1), ("b.txt", b"\xff", 3),
                                      ("b.jsonl", b"\xff", 3)]:
         content = b'{"text":"' + byte * longest + b'"}\n' if name.endswith("jsonl") else byte * longest
-        (tmp_path / name).write_bytes(content)
-        used = peak_bytes(tools, tmp_path, "--input", name, "--out", "out_" + name)
+        # Long records one behind the other: only one is under way, and one is read.
+        (tmp_path / name).write_bytes(content * (2 if name.endswith("jsonl") else 1))
+        used = peak_bytes(tools, tmp_path, "--input", name, *common, "out_" + name)
         assert used < base + per_byte * mended_bytes * len(content), name
+
+
+def test_memory_of_one_large_document(tools, tmp_path):
+    linked = subprocess.run(["ldd", tools / "plimsoll-shard"], capture_output=True, text=True, check=True).stdout
+    if "libasan" in linked or "libtsan" in linked:
+        pytest.skip("sanitizers keep freed memory")
+    size = 256 << 20
+    with open(tmp_path / "a.txt", "wb") as file:
+        for _ in range(256):
+            file.write(b"sixteen bytes..\n" * (1 << 16))
+    args = ["--input", "a.txt", "--threads", "2", "--max-record-bytes", "256MiB", "--dry-run"]
+    assert peak_bytes(tools, tmp_path, *args) < (32 << 20) + 16 * 3 * (1 << 20) + 9 * size

@@ -1,21 +1,16 @@
 // plimsoll-shard: text to token shards, and a look at them.
 
+#include <algorithm>
 #include <cstdio>
-#include <memory>
 
 #include "base/error.hpp"
-#include "base/log.hpp"
-#include "base/progress.hpp"
 #include "base/run_tool.hpp"
-#include "base/signals.hpp"
 #include "base/units.hpp"
 #include "documents.hpp"
 #include "exchange.hpp"
 #include "inspect.hpp"
-#include "io/corpus.hpp"
-#include "io/tokenizer/tokenizer.hpp"
 #include "layout/run_config.hpp"
-#include "report.hpp"
+#include "shard_run.hpp"
 #include "train_bpe.hpp"
 
 namespace
@@ -27,6 +22,11 @@ struct Options
 {
     RunConfig config;
     CorpusOptions corpus;
+    MergeRun merge;
+    std::string special_in_text = "text";
+    std::int64_t shard_index = -1;
+    std::int64_t num_shards = 0;
+    bool restart = false;
     std::string format = "auto";
     std::string document = "file";
     std::string on_bad_record = "error";
@@ -87,12 +87,30 @@ void declare(OptionSet& options, Options& o)
     options
         .add_bytes(
             "", "max-record-bytes", o.corpus.text.max_record_bytes,
-            "a longer line, paragraph or file is a bad record; memory is at most 32 MiB + 9 x the longest record")
-        .range(1, 2147483648.0);
+            "a longer line, paragraph, file or string is a bad record; memory is at most 32 MiB + 16 x (threads + 1) x block-bytes + 9 x the longest record")
+        .range(1, 4294967295.0 - 4096);
+    options.add_bytes("", "block-bytes", o.corpus.text.block_bytes, "text that each of --threads N ([run] threads, by default all cores allowed) has at a time; neither decides the output")
+        .range(1, 1 << 30);
+    options.add_choice("", "special-in-text", o.special_in_text, {"text", "match", "error"},
+                       "what the text of a special token means in a document: text, the token, a bad record");
+    options.add_text("", "eod", o.corpus.tokenizer_options.eod, "special token that ends a document")
+        .value_name("TOKEN")
+        .shown_default("the tokenizer's own");
+    options.add_count("", "shard-index", o.shard_index, "this task's number, from 0: $SLURM_ARRAY_TASK_ID")
+        .value_name("N")
+        .shown_default("none")
+        .range(-1);
+    options.add_count("", "num-shards", o.num_shards, "tasks that share the input; each writes OUT/part_N, then `merge`")
+        .value_name("N")
+        .shown_default("none")
+        .range(0)
+        .peers({"partitions"});
+    options.add_flag("", "restart", o.restart, "begin anew instead of going on with the unfinished run for OUT");
     options.add_flag("", "force", o.force, "replace the token shards in OUT");
     options.add_flag("", "dry-run", o.dry_run, "read and count everything, write nothing");
     options.add_flag("", "json", o.json, "report as JSON on stdout");
-    options.add_peer_hint("workers", "one thread is used in this version");
+    options.add_peer_hint("workers", "--threads N");
+    options.add_peer_hint("processes", "--threads N");
     options.add_peer_hint("append-eod", "nothing to say: every document ends with its end-of-document token");
 }
 
@@ -106,6 +124,16 @@ void validate(Options& o)
     o.corpus.seed = o.config.run.seed;
     o.corpus.existing = o.force ? CorpusOptions::Existing::replace : CorpusOptions::Existing::refuse;
     o.corpus.mode = o.dry_run ? CorpusOptions::Mode::dry_run : CorpusOptions::Mode::write;
+    o.corpus.unfinished = o.restart ? CorpusOptions::Unfinished::restart : CorpusOptions::Unfinished::go_on;
+    o.corpus.threads = static_cast<int>(o.config.run.threads);
+    o.corpus.tokenizer_options.special_in_text = o.special_in_text == "match"   ? SpecialInText::match
+                                                 : o.special_in_text == "error" ? SpecialInText::error
+                                                                                : SpecialInText::text;
+    VALIDATE((o.shard_index >= 0) == (o.num_shards > 0), UsageError, "--shard-index and --num-shards go together. give both");
+    VALIDATE(o.num_shards == 0 || o.shard_index < o.num_shards, UsageError,
+             "--shard-index {} is not below --num-shards {} (it counts from 0)", o.shard_index, o.num_shards);
+    o.corpus.part = std::max<std::int64_t>(0, o.shard_index);
+    o.corpus.num_parts = o.num_shards;
     TextInputOptions& text = o.corpus.text;
     text.format = o.format == "txt" ? TextFormat::txt : o.format == "jsonl" ? TextFormat::jsonl : o.format == "parquet" ? TextFormat::parquet : TextFormat::by_name;
     text.document = o.document == "line"         ? DocumentUnit::line
@@ -116,35 +144,6 @@ void validate(Options& o)
                                                         : BadRecordPolicy::error;
 }
 
-ExitCode run_shard(const Options& o)
-{
-    Log log(stderr);
-    const StopSignals signals(Usr1::untouched);
-    std::unique_ptr<Progress> progress;
-    const CorpusReport report =
-        shard_corpus(o.corpus,
-                     [&](const CorpusProgress& now)
-                     {
-                         if (!progress)
-                         {
-                             const auto tokenizer = make_tokenizer(o.corpus.tokenizer);
-                             log.row("input", fmt::format("{} file{}, {}          tokenizer  {}",
-                                                          format_grouped(now.files), now.files == 1 ? "" : "s",
-                                                          format_storage(static_cast<double>(now.total_bytes)),
-                                                          tokenizer_line(tokenizer->name(), tokenizer->vocab(),
-                                                                         tokenizer->fingerprint())));
-                             progress = std::make_unique<Progress>(stderr, kind_of(stderr), "shard",
-                                                                   ProgressUnit::bytes, now.total_bytes);
-                         }
-                         VALIDATE(!signals.requested(), Interrupted,
-                                  "stopped by {} (nothing was written). run the same command again", signals.name());
-                         progress->update(now.bytes);
-                     });
-    progress->finish();
-    print(o.json ? corpus_report_json(report, o.out, o.corpus.mode) : corpus_report_text(report, o.out, o.corpus.mode));
-    return ExitCode::done;
-}
-
 Command shard_command(Options& o)
 {
     Command command;
@@ -152,12 +151,44 @@ Command shard_command(Options& o)
     command.examples = {"plimsoll-shard --config demo.ini --input 'text/*.jsonl' --tokenizer bytes --out kjv "
                         "--shard-tokens 64M --validation 0.5%",
                         "plimsoll-shard --input book.txt --document blank-line --out book --dry-run",
+                        "plimsoll-shard --input 'text/*.jsonl.zst' --out parts --shard-index $SLURM_ARRAY_TASK_ID --num-shards 16",
+                        "plimsoll-shard merge 'parts/part_*' --out kjv    the parts as one",
                         "plimsoll-shard inspect kjv                       what is in a directory or a shard",
                         "plimsoll-shard inspect kjv --document 17         the text of one document",
                         "plimsoll-shard verify kjv                        checks every byte of every shard"};
     command.declare = [&o](OptionSet& options) { declare(options, o); };
     command.validate = [&o] { validate(o); };
-    command.run = [&o](const Invocation&) { return run_shard(o); };
+    command.run = [&o](const Invocation&)
+    {
+        ShardRun run;
+        run.corpus = o.corpus;
+        run.out = o.out;
+        run.json = o.json;
+        return run_shard(run);
+    };
+    return command;
+}
+
+Command merge_command(Options& o)
+{
+    Command command;
+    command.name = "merge";
+    command.summary = "the parts of --num-shards tasks as one run over everything would have written them";
+    command.run_files = RunFiles::refused;
+    command.positionals = {{"PART", "directory of a part, or a pattern ('parts/part_*', in quotes or not)", 1, -1}};
+    command.declare = [&o](OptionSet& options)
+    {
+        options.add_text("", "out", o.merge.out, "directory of the shards; appears when all are complete")
+            .value_name("DIR")
+            .required();
+        options.add_flag("", "force", o.merge.force, "replace the token shards in OUT");
+        options.add_flag("", "json", o.merge.json, "report as JSON on stdout");
+    };
+    command.run = [&o](const Invocation& invocation)
+    {
+        o.merge.parts = invocation.positionals;
+        return run_merge(o.merge);
+    };
     return command;
 }
 
@@ -211,7 +242,7 @@ int main(int argc, char** argv)
     ToolSpec tool;
     tool.name = "plimsoll-shard";
     tool.summary = "turns text into token shards";
-    tool.commands = {shard_command(o), inspect_command(o), verify_command(o)};
+    tool.commands = {shard_command(o), merge_command(o), inspect_command(o), verify_command(o)};
     tool.commands.push_back(export_command());
     tool.commands.push_back(import_command());
     tool.commands.push_back(train_bpe_command());

@@ -18,6 +18,16 @@ std::string counted(std::int64_t num, const std::string& what)
     return format_grouped(num) + " " + what + (num == 1 ? "" : "s");
 }
 
+/// Of text by this process: what an earlier one did is not its speed.
+double bytes_done(const CorpusReport& report)
+{
+    const double all = static_cast<double>(report.counts.text_bytes);
+    const double share = report.counts.bytes == 0 ? 1
+                                                  : 1 - static_cast<double>(report.resumed_bytes) /
+                                                            static_cast<double>(report.counts.bytes);
+    return all * share;
+}
+
 double bytes_per_token(const CorpusReport& report)
 {
     const std::int64_t tokens = report.train.tokens + report.validation.tokens;
@@ -26,13 +36,38 @@ double bytes_per_token(const CorpusReport& report)
                              static_cast<double>(tokens);
 }
 
+/// Shares of the work of all threads; the speed is that of the text as it was before compression.
 std::string time_split(const CorpusReport& report)
 {
     const double whole = std::max(report.seconds, 1e-9);
-    const auto share = [&](double seconds) { return static_cast<int>(100 * seconds / whole + 0.5); };
+    const double work =
+        std::max(report.read_seconds + report.parse_seconds + report.tokenize_seconds + report.write_seconds, 1e-9);
+    const auto share = [&](double seconds) { return static_cast<int>(100 * seconds / work + 0.5); };
     return fmt::format("{}, {}, read {} % parse {} % tokenize {} % write {} %", format_clock(report.seconds),
-                       format_rate(static_cast<double>(report.counts.bytes) / whole), share(report.read_seconds),
-                       share(report.parse_seconds), share(report.tokenize_seconds), share(report.write_seconds));
+                       format_rate(bytes_done(report) / whole), share(report.read_seconds), share(report.parse_seconds),
+                       share(report.tokenize_seconds), share(report.write_seconds));
+}
+
+constexpr double length_shares[] = {0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99};
+
+std::string lengths_line(const CorpusReport& report)
+{
+    std::string text = "lengths    tokens of a document:";
+    for (const double share : length_shares)
+    {
+        text += fmt::format(" p{:.0f} {}", share * 100, format_grouped(report.lengths.quantile(share)));
+    }
+    return text + fmt::format(" max {}\n", format_grouped(report.counts.longest));
+}
+
+const char* special_fate(SpecialInText special)
+{
+    switch (special)
+    {
+        case SpecialInText::match: return "as tokens";
+        case SpecialInText::error: return "bad records";
+        default: return "as text";
+    }
 }
 
 nlohmann::ordered_json set_json(const CorpusSet& set)
@@ -56,9 +91,9 @@ std::string tokenizer_line(const std::string& name, std::int64_t vocab, const st
 std::string corpus_report_text(const CorpusReport& report, const std::string& out, CorpusOptions::Mode mode)
 {
     const bool dry_run = mode == CorpusOptions::Mode::dry_run;
-    std::string text = fmt::format("documents  {}   empty {}   bad {}", format_grouped(report.documents),
-                                   format_grouped(report.empty), format_grouped(report.counts.bad_records));
-    if (report.counts.bad_records > 0)
+    std::string text = fmt::format("documents  {}   empty {}   bad {}", format_grouped(report.counts.documents),
+                                   format_grouped(report.counts.empty), format_grouped(report.counts.bad));
+    if (report.counts.bad > 0)
     {
         const char* fate = report.replaced_bad_records ? "replaced" : "skipped";
         text += dry_run ? fmt::format(" ({})", fate) : fmt::format(" ({}, see {}/bad_records.jsonl)", fate, out);
@@ -71,9 +106,19 @@ std::string corpus_report_text(const CorpusReport& report, const std::string& ou
     {
         text += fmt::format("   lone surrogates {} (as U+FFFD)", format_grouped(report.counts.lone_surrogates));
     }
+    if (report.counts.unlabelled > 0)
+    {
+        text += fmt::format("   without a trained token {}", format_grouped(report.counts.unlabelled));
+    }
+    if (report.counts.special_in_text > 0)
+    {
+        text += fmt::format("   special-in-text {} ({})", format_grouped(report.counts.special_in_text),
+                            special_fate(report.special_in_text));
+    }
     text += fmt::format("\ntokens     {}   {:.2f} bytes/token   longest document {}\n",
                         format_grouped(report.train.tokens + report.validation.tokens), bytes_per_token(report),
-                        format_grouped(report.longest_tokens));
+                        format_grouped(report.counts.longest));
+    text += lengths_line(report);
     if (report.validation.documents > 0)
     {
         text += fmt::format("validation {}, {} ({:.2f} %), {}\n", counted(report.validation.documents, "document"),
@@ -110,6 +155,16 @@ std::string corpus_report_json(const CorpusReport& report, const std::string& ou
     json["train"] = set_json(report.train);
     json["validation"] = set_json(report.validation);
     json["bytes_per_token"] = bytes_per_token(report);
+    for (const double share : length_shares)
+    {
+        json["document_tokens"][fmt::format("p{:.0f}", share * 100)] = report.lengths.quantile(share);
+    }
+    json["document_tokens"]["max"] = report.counts.longest;
+    json["threads"] = report.threads;
+    json["bytes_per_second"] = report.seconds > 0 ? bytes_done(report) / report.seconds : 0;
+    json["resumed_bytes"] = report.resumed_bytes;
+    json["cache"]["lookups"] = report.cache_lookups;
+    json["cache"]["hits"] = report.cache_hits;
     json["seconds"]["total"] = report.seconds;
     json["seconds"]["read"] = report.read_seconds;
     json["seconds"]["parse"] = report.parse_seconds;

@@ -465,4 +465,52 @@ TEST_F(TokenShardTest, ManyShardsAreNeverAllOpen)
     for (std::size_t i = 0; i < tokens.size(); i += 3) { ASSERT_EQ(tokens[i], 1); }
 }
 
+TEST_F(TokenShardTest, AnotherWriterGoesOnFromWhatWasPersisted)
+{
+    std::vector<Ids> documents;
+    for (const std::int64_t num : {5, 40000, 1, 32768, 30000}) { documents.push_back(some_ids(num, 257, static_cast<std::uint64_t>(num))); }
+    const TokenShardInfo whole = write("whole.h5", documents);
+    for (std::size_t cut = 0; cut <= documents.size(); ++cut)
+    {
+        const std::string path = dir_ / "a.h5";
+        TokenShardProgress progress;
+        {
+            TokenShardWriter first(path, 257, "bytes", "f00d", false, SpillFiles::kept);
+            for (std::size_t i = 0; i < documents.size(); ++i)
+            {
+                if (i == cut) { progress = first.persist(TokenShardWriter::Durable::no); }
+                first.add_document(documents[i].data(), static_cast<std::int64_t>(documents[i].size()),
+                                   static_cast<std::int64_t>(documents[i].size()) - 1);
+            }
+            if (cut == documents.size()) { progress = first.persist(TokenShardWriter::Durable::yes); }
+        }
+        TokenShardWriter second(path, 257, "bytes", "f00d", false, progress);
+        for (std::size_t i = cut; i < documents.size(); ++i)
+        {
+            second.add_document(documents[i].data(), static_cast<std::int64_t>(documents[i].size()),
+                                static_cast<std::int64_t>(documents[i].size()) - 1);
+        }
+        EXPECT_EQ(second.finish().skeleton_crc, whole.skeleton_crc);
+        EXPECT_EQ(read_text_file(path), read_text_file(dir_ / "whole.h5")) << cut;
+        TokenShardWriter::remove_spill_files(path);
+        EXPECT_EQ(left_behind(), (std::vector<std::string>{"a.h5", "whole.h5"}));
+    }
+}
+
+TEST_F(TokenShardTest, FilesThatAreNotWhatWasPersistedAreRefused)
+{
+    const Ids ids = some_ids(50000, 257);
+    TokenShardProgress progress;
+    {
+        TokenShardWriter writer(dir_ / "a.h5", 257, "bytes", "f00d", false, SpillFiles::kept);
+        writer.add_document(ids.data(), 50000, 1);
+        progress = writer.persist(TokenShardWriter::Durable::no);
+    }
+    flip("a.h5.tokens.tmp", 70000);
+    const auto go_on = [&] { TokenShardWriter(dir_ / "a.h5", 257, "bytes", "f00d", false, progress); };
+    EXPECT_NE(error_of(go_on).find("a.h5.tokens.tmp: is not what it was (crc32c "), std::string::npos);
+    remove_tree(dir_ / "a.h5.tokens.tmp");
+    EXPECT_NE(error_of(go_on).find("cannot open"), std::string::npos);
+}
+
 }  // namespace plimsoll
