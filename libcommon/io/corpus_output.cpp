@@ -48,7 +48,8 @@ std::string foreign_entry(const std::string& directory)
 {
     for (const std::string& name : list_directory(directory))
     {
-        const bool ours = is_shard_file(name) || name == corpus_manifest_name || name == "bad_records.jsonl";
+        const bool ours = is_shard_file(name) || name == corpus_manifest_name || name == "bad_records.jsonl" ||
+                          name == "duplicates.jsonl";
         if (ours) { continue; }
         if (name != "validation" || !is_directory(directory + "/" + name)) { return name; }
         for (const std::string& inner : list_directory(directory + "/" + name))

@@ -30,6 +30,7 @@ struct PartOutput
           validation("validation", output.directory(), "validation/", identity_of(manifest), options.shard_tokens,
                      validation_mask)
     {
+        clear_partial(output.directory());
     }
 
     CorpusOutput output;

@@ -73,6 +73,7 @@ class Dedup
     DedupReport run()
     {
         CorpusOutput output(options_.out, options_.existing);
+        clear_partial(output.directory());
         Clusters clusters = find_clusters(output.directory());
         write_rest(clusters, output.directory());
         write_file_atomically(output.directory() + "/" + corpus_manifest_name, manifest_text(report_.manifest));

@@ -167,6 +167,7 @@ class Import
         read.mds = options_.mds;
         const auto documents = open_token_files(options_.format, options_.paths, read);
         CorpusOutput output(options_.out, options_.existing);
+        clear_partial(output.directory());
         ShardSetWriter writer("train", output.directory(), "", identity_, options_.shard_tokens,
                               documents->has_loss_mask());
         TokenDocument document;

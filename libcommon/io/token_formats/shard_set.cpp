@@ -24,6 +24,14 @@ TokenizerIdentity unknown_tokenizer(std::int64_t vocab, std::uint32_t eod)
     return {"unknown", sha256_hex(fmt::format("unknown tokenizer, vocab {}, eod {}", vocab, eod)), vocab, eod};
 }
 
+void clear_partial(const std::string& directory)
+{
+    for (const std::string& name : list_directory(directory))
+    {
+        if (name != ".lock") { remove_tree(directory + "/" + name); }
+    }
+}
+
 std::vector<std::string> shard_paths_of(const CorpusManifest& manifest, const std::string& directory,
                                         const std::string& set)
 {

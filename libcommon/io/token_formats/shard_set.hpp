@@ -28,6 +28,9 @@ TokenizerIdentity identity_of(const CorpusManifest& manifest);
 /// Of tokens of which only vocabulary and end-of-document id are known.
 TokenizerIdentity unknown_tokenizer(std::int64_t vocab, std::uint32_t eod);
 
+/// Removes what a killed run left in a directory that CorpusOutput has for itself.
+void clear_partial(const std::string& directory);
+
 /// Paths of the shards of a directory in the order of its manifest; `set` "train", "validation" or empty for all.
 std::vector<std::string> shard_paths_of(const CorpusManifest& manifest, const std::string& directory,
                                         const std::string& set = {});
