@@ -2,13 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
 #include <string>
-#include <vector>
 
 #include "base/cli.hpp"
-#include "io/document_statistics.hpp"
 
 namespace plimsoll
 {
@@ -105,62 +101,6 @@ TEST(DocumentFilter, CountsAddUp)
     EXPECT_EQ(filter.min_bytes, 20);
     EXPECT_EQ(filter.max_symbols, 0.3);
     EXPECT_TRUE(filter.any_of_text());
-}
-
-TEST(LengthHistogram, IsExactBelow32AndWithinASixteenthAbove)
-{
-    for (std::int64_t length = 0; length < 100000; length += length < 4096 ? 1 : 97)
-    {
-        const std::int64_t begin = LengthHistogram::bin_begin(length);
-        ASSERT_LE(begin, length);
-        if (length < 32) { ASSERT_EQ(begin, length); }
-        else { ASSERT_LT(static_cast<double>(length - begin), static_cast<double>(length) / 16) << length; }
-        ASSERT_LE(begin, LengthHistogram::bin_begin(length + 1));
-    }
-    EXPECT_EQ(LengthHistogram::bin_begin(64), 64);
-    EXPECT_EQ(LengthHistogram::bin_begin(INT64_MAX), 31ll << 58);
-}
-
-TEST(LengthHistogram, PercentilesAreThoseOfTheSortedLengths)
-{
-    std::vector<std::int64_t> lengths;
-    LengthHistogram whole, even, odd;
-    for (std::int64_t i = 0; i < 5000; ++i)
-    {
-        const std::int64_t length = (i * 7919) % 5003 * ((i * 31) % 17 + 1);
-        lengths.push_back(length);
-        whole.add(length);
-        (i % 2 == 0 ? even : odd).add(length);
-    }
-    std::sort(lengths.begin(), lengths.end());
-    odd.merge(even);
-    for (const double percent : {0.0, 1.0, 10.0, 50.0, 90.0, 99.0, 100.0})
-    {
-        const auto rank = static_cast<std::size_t>(std::max(1.0, std::ceil(percent / 100 * 5000)));
-        EXPECT_EQ(whole.percentile(percent),
-                  std::max(lengths.front(), LengthHistogram::bin_begin(lengths[rank - 1])));
-        EXPECT_EQ(odd.percentile(percent), whole.percentile(percent));
-    }
-    EXPECT_EQ(odd.smallest(), lengths.front());
-    EXPECT_EQ(odd.largest(), lengths.back());
-    EXPECT_EQ(odd.sum(), whole.sum());
-    EXPECT_EQ(LengthHistogram().percentile(50), 0);
-    EXPECT_EQ(LengthHistogram().smallest(), 0);
-}
-
-TEST(LengthHistogram, PrintsATableAndJson)
-{
-    DocumentStatistics statistics;
-    statistics.add(3, 20);
-    statistics.add(1000, 4090);
-    EXPECT_EQ(statistics_table(statistics),
-              "lengths       smallest          p1         p10         p50         p90         p99       largest        mean\n"
-              "tokens               3           3           3           3         992         992         1,000         502\n"
-              "text bytes          20          20          20          20       3,968       3,968         4,090       2,055\n");
-    EXPECT_EQ(statistics_json(statistics),
-              R"({"tokens":{"documents":2,"sum":1003,"smallest":3,"p1":3,"p10":3,"p50":3,"p90":992,"p99":992,)"
-              R"("largest":1000,"mean":501.5},"text_bytes":{"documents":2,"sum":4110,"smallest":20,"p1":20,"p10":20,)"
-              R"("p50":20,"p90":3968,"p99":3968,"largest":4090,"mean":2055.0}})");
 }
 
 }  // namespace plimsoll
