@@ -20,3 +20,16 @@ def normalized(tools, texts, form):
         found.append(answer[at + 4 : at + 4 + size])
         at += 4 + size
     return found
+
+
+def encoded(tools, texts, tokenizer, policy="text"):
+    """[(ids, decoded bytes), ...] of `texts`."""
+    answer, at, found = probe(tools, texts, "encode", tokenizer, policy), 0, []
+    while at < len(answer):
+        (num,) = struct.unpack_from("<I", answer, at)
+        ids = list(struct.unpack_from(f"<{num}I", answer, at + 4))
+        at += 4 + 4 * num
+        (size,) = struct.unpack_from("<I", answer, at)
+        found.append((ids, answer[at + 4 : at + 4 + size]))
+        at += 4 + size
+    return found

@@ -7,6 +7,7 @@
 #include "io/tokenizer/byte_bpe_tokenizer.hpp"
 #include "io/tokenizer/bytes_tokenizer.hpp"
 #include "io/tokenizer/rank_file.hpp"
+#include "io/tokenizer/sentencepiece_tokenizer.hpp"
 #include "io/tokenizer/tokenizer_json.hpp"
 
 namespace plimsoll
@@ -61,7 +62,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& kind, const Tokeniz
     {
         const std::string text = read_text_file(path);
         if (looks_like_rank_file(text)) { return make_rank_bpe(path, parse_rank_file(path, text), pattern, options); }
-        throw FormatError(fmt::format("{}: sentencepiece models are not available in this version", path));
+        VALIDATE(pattern.empty(), ConfigError, "tokenizer '{}' is a sentencepiece model, which has no pattern. leave out :pattern={}", path, pattern);
+        return read_sentencepiece_model(path, options);
     }
     throw ConfigError(
         fmt::format("unknown tokenizer '{}'. known: bytes, or a file that ends in .json, .tiktoken or .model", kind));
