@@ -186,7 +186,10 @@ def test_the_demo_reads_fields_of_the_row_and_not_of_objects_inside_it(tmp_path)
 
 FIGURES = "gpt2 dp=2 mpi\t2\tfp64\t3\t1.00e-15\t2.00e-14\t3.00e-14\n" \
           "gpt2 dp=2 mpi\t2\tfp64\t1\t2.00e-15\t1.00e-14\t0.00e+00\n" \
-          "qwen3 tp=2\t2\tfp32\t1\t1.00e-07\t0.00e+00\t4.00e-07\n"
+          "qwen3 tp=2\t2\tfp32\t1\t1.00e-07\t0.00e+00\t4.00e-07\n" \
+          "llama pp=2 mpi bf16=bits\t2\tfp64\t1\t1.00e-15\t0.00e+00\t0.00e+00\n" \
+          "llama pp=2 mpi bf16=bits\t2\tbf16\t1\t0.00e+00\t2.00e-16\t0.00e+00\n" \
+          "llama\t1\trounding\t1\t4.00e-03\t7.00e-03\t8.00e-03\n"
 
 
 def test_the_parity_table_holds_the_largest_figures_of_each_row(tmp_path):
@@ -197,8 +200,11 @@ def test_the_parity_table_holds_the_largest_figures_of_each_row(tmp_path):
     assert done.returncode == 0, done.stderr
     lines = doc.read_text().splitlines()
     assert (lines[0], lines[-1]) == ("above", "below") and "old" not in lines
-    assert lines[4:6] == ["| 2 | `gpt2 dp=2` | 2e-15 | 2e-14 | 3e-14 | – | – | – |",
-                          "| 2 | `qwen3 tp=2` | – | – | – | 1e-07 | 0 | 4e-07 |"]
+    assert lines[4:7] == ["| 2 | `gpt2 dp=2` | 2e-15 | 2e-14 | 3e-14 | – | – | – |",
+                          "| 2 | `qwen3 tp=2` | – | – | – | 1e-07 | 0 | 4e-07 |",
+                          "| 2 | `llama pp=2` | 1e-15 | 0 | 0 | – | – | – |"]
+    assert lines[10:12] == ["| 1 | `llama`, bf16 beside fp32 | 4e-03 | 7e-03 | 8e-03 |",
+                            "| 2 | `llama pp=2`, the same bits | 0 | 2e-16 | 0 |"]
 
 
 def test_the_parity_table_refuses_what_is_none(tmp_path):
@@ -216,6 +222,9 @@ def test_the_docs_show_every_row_of_the_parity_matrix():
             if line and not line.startswith("#")]
     shown = (SOURCE / "docs/parallel_layouts.md").read_text()
     for words in rows:
-        layout = " ".join(word for word in words if word != "mpi")
-        assert f"| `{layout}` |" in shown, f"{layout}: run make -f Makefile.local parity"
+        layout = " ".join(word for word in words if word != "mpi" and not word.startswith("bf16"))
+        times = shown.count(f"| `{layout}` |") + shown.count(f"| `{layout}`, the same bits |")
+        expected = 1 + any(word.startswith("bf16") for word in words)
+        assert times == expected, f"{layout}: run make -f Makefile.local parity"
     assert len(rows) >= 60
+    assert sum("bf16" in words or "bf16=bits" in words for words in rows) >= 12

@@ -35,6 +35,13 @@ std::string qwen3()
         "rms_norm_eps":1e-6,"rope_theta":10000.0,"hidden_act":"silu","tie_word_embeddings":true,"attention_bias":true})";
 }
 
+Bf16Claim parse_bf16_claim(const std::string& value)
+{
+    if (value.empty()) { return Bf16Claim::close; }
+    if (value == "bits") { return Bf16Claim::bits; }
+    throw std::runtime_error("unknown claim 'bf16=" + value + "'");
+}
+
 void set(LayoutRow& row, const std::string& key, const std::string& value)
 {
     const auto number = [&] { return static_cast<std::int64_t>(std::stoll(value)); };
@@ -50,6 +57,7 @@ void set(LayoutRow& row, const std::string& key, const std::string& value)
     else if (key == "axis-order") { row.layout.axis_order = parse_axis_order(value); }
     else if (key == "micro-batches") { row.micro_batches = number(); }
     else if (key == "mpi") { row.mpi = true; }
+    else if (key == "bf16") { row.bf16 = parse_bf16_claim(value); }
     else { throw std::runtime_error("unknown key '" + key + "'"); }
 }
 
@@ -62,14 +70,16 @@ LayoutRow parse_row(const std::string& line)
     std::istringstream words(line);
     words >> row.model;
     row.text = row.model;
-    std::string word;
+    std::string word, name = row.model;
     while (words >> word)
     {
         const std::size_t equals = word.find('=');
-        set(row, word.substr(0, equals), equals == std::string::npos ? "" : word.substr(equals + 1));
+        const std::string key = word.substr(0, equals);
+        set(row, key, equals == std::string::npos ? "" : word.substr(equals + 1));
         row.text += " " + word;
+        if (key != "mpi" && key != "bf16") { name += " " + word; }
     }
-    for (const char c : row.text) { row.test_name += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_'; }
+    for (const char c : name) { row.test_name += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_'; }
     row.layout = row.with_micro_batches(1);
     for (const std::int64_t number : {row.least_micro_batches(), row.micro_batches})
     {

@@ -12,14 +12,23 @@ namespace plimsoll::test
 
 constexpr std::int64_t table_batch = 24;  // sequences per step: 8 dp ranks x 3 accumulated
 
+/// What a row claims of its run in bf16, beside one rank's in bf16.
+enum class Bf16Claim
+{
+    none,   ///< it has none
+    close,
+    bits,   ///< the same sums in the same order
+};
+
 struct LayoutRow
 {
     std::string text;             ///< as it stands in the file, one blank between words
-    std::string test_name;        ///< of letters, digits and underscores
+    std::string test_name;        ///< the layout alone, of letters, digits and underscores
     std::string model;
     ParallelLayout layout;        ///< with one micro-batch per step; every unit a bucket of its own, none resident
     std::int64_t micro_batches = 3;
     bool mpi = false;
+    Bf16Claim bf16 = Bf16Claim::none;
 
     /// The fewest micro-batches per step that the schedule takes.
     std::int64_t least_micro_batches() const;

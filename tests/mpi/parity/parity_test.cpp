@@ -4,7 +4,7 @@
 
 #include "comm/exchange.hpp"
 #include "support/mpi_world.hpp"
-#include "torch/parity/parity_support.hpp"
+#include "torch/parity/bf16_gates.hpp"
 
 using namespace plimsoll;
 using namespace plimsoll::test;
@@ -32,15 +32,17 @@ void gather_copies(ParityRecord& record)
 
 void check(const LayoutRow& row, at::ScalarType dtype)
 {
-    SCOPED_TRACE(row.text + (dtype == at::kDouble ? " fp64" : " fp32"));
+    SCOPED_TRACE(row.text + " " + parity_type_name(dtype));
+    const ParallelLayout layout = row.with_micro_batches(row.micro_batches);
     ParityRecord got;
-    parity_body(mpi_world(), table_model(row.model), row.with_micro_batches(row.micro_batches), dtype,
-                parity_steps, got);
+    parity_body(mpi_world(), table_model(row.model), layout, dtype, steps_of(dtype), got);
     gather_copies(got);
-    // This rank holds its parts of the gradients only; threads have compared them.
+    // This rank holds its parts of the gradients and weights only; threads have compared them.
     got.gradients.clear();
     got.last_gradients.clear();
-    expect_parity(got, one_rank(row.model, dtype), dtype);
+    got.weights.clear();
+    if (dtype == at::kBFloat16) { expect_bf16_parity(got, row, layout); }
+    else { expect_parity(got, one_rank(row.model, dtype), dtype); }
 }
 
 }  // namespace
@@ -53,6 +55,7 @@ TEST(MpiParity, LayoutsHaveTheLossesOfOneRank)
         if (!row.mpi || row.layout.world() != mpi_world().size()) { continue; }
         check(row, at::kDouble);
         if (number++ == 0) { check(row, at::kFloat); }
+        if (row.bf16 != Bf16Claim::none) { check(row, at::kBFloat16); }
     }
     EXPECT_GT(number, 2);
 }
