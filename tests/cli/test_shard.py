@@ -105,9 +105,9 @@ def test_help_is_quick_and_names_every_option(run):
     (["--input", "words.csv", "--out", "o"], 2,
      "cannot tell the format of 'words.csv' (endings known: .jsonl .ndjson .txt .text .md .parquet, the first five with "
      ".gz or .zst behind them too). say --format txt, jsonl or parquet"),
-    (["--input", "words.jsonl", "--tokenizer", "byte", "--out", "o"], 2, "unknown tokenizer 'byte'. available: bytes"),
+    (["--input", "words.jsonl", "--tokenizer", "byte", "--out", "o"], 2, "unknown tokenizer 'byte'. known: bytes, or a file that ends in .json, .tiktoken or .model"),
     (["--input", "words.jsonl", "--tokenizer", "tokenizer.json", "--out", "o"], 2,
-     "tokenizer 'tokenizer.json' is not available in this version (.json files cannot be read yet). available: bytes"),
+     "cannot read tokenizer 'tokenizer.json' (no such file). give the path of a .json, .tiktoken or .model file"),
     (["--input", "words.jsonl", "--out", "full"], 2,
      "'full' exists and is not empty. choose another --out, or --force to replace the shards in it"),
     (["--input", "words.jsonl", "--out", "full", "--force"], 2,

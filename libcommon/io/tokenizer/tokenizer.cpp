@@ -1,6 +1,7 @@
 #include "io/tokenizer/tokenizer.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.hpp"
 #include "io/file.hpp"
@@ -15,6 +16,8 @@ namespace plimsoll
 
 namespace
 {
+
+constexpr std::array<std::string_view, 3> known_endings = {".json", ".tiktoken", ".model"};
 
 bool ends_with(const std::string& text, std::string_view end)
 {
@@ -56,6 +59,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& kind, const Tokeniz
     const bool is_ranks = ends_with(path, ".tiktoken");
     VALIDATE(pattern.empty() || !ends_with(path, ".json"), ConfigError,
              "tokenizer '{}' has its pattern in the file. leave out :pattern={}", path, pattern);
+    VALIDATE(path_exists(path) || std::none_of(known_endings.begin(), known_endings.end(), [&path = path](std::string_view end) { return ends_with(path, end); }),
+             ConfigError, "cannot read tokenizer '{}' (no such file). give the path of a .json, .tiktoken or .model file", path);
     if (ends_with(path, ".json")) { return make_from_json(path, options); }
     if (is_ranks) { return make_rank_bpe(path, read_rank_file(path), pattern, options); }
     if (ends_with(path, ".model"))

@@ -57,7 +57,7 @@ TEST(MakeTokenizer, RefusesWhatItCannotReadByName)
     options.eod = "</s>";
     testing::expect_error<ConfigError>([&] { make_tokenizer("bytes", options); },
                                        "tokenizer 'bytes' has its own end of a document (256), not '</s>'");
-    EXPECT_THROW(make_tokenizer("no/such/tokenizer.json"), IoError);
+    EXPECT_THROW(make_tokenizer("no/such/tokenizer.json"), ConfigError);
 }
 
 }  // namespace plimsoll
