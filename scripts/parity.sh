@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# parity.sh: every row of tests/torch/parity/layouts.txt in fp64 and fp32, those marked in bf16, with both numbers of micro-batches, against one rank; over MPI
-# the rows marked so. Writes the largest differences into the tables of docs/parallel_layouts.md.
+# parity.sh: every row of tests/torch/parity/layouts.txt in fp64 and fp32, those marked so in bf16, with both numbers of micro-batches,
+# against one rank; over MPI the rows marked so. Writes the largest differences into the tables of docs/parallel_layouts.md.
 set -eu -o pipefail
 . "$(dirname "$0")/common.sh"
 keep_inside_build
