@@ -113,7 +113,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, ParityMatrix, ::testing::ValuesIn(matrix_runs(
 
 TEST(Bf16Rounding, IsSmallEnoughToBeAGate)
 {
-    // 2^-9 per rounding, over 8 layers: a gradient that lacks a rank's part, or has it twice, is 10 times farther off. Norms of late
+    // 2^-9 per rounding, over 8 layers: a gradient that lacks a rank's part, or has it twice, is far off. Norms of late
     // steps are those of a trained model, small and all noise.
     std::set<std::string> models;
     for (const LayoutRow& row : read_layout_table())
