@@ -1,44 +1,79 @@
 #include "io/tokenizer/bpe_merger.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <bit>
 #include <functional>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 namespace plimsoll
 {
 
+namespace
+{
+
+// The lowest of `num` values (a multiple of 4), each below 2^31.
+inline std::uint32_t lowest_of(const std::uint32_t* values, std::size_t num)
+{
+#if defined(__SSE2__)
+    __m128i lowest = _mm_load_si128(reinterpret_cast<const __m128i*>(values));
+    for (std::size_t i = 4; i < num; i += 4)
+    {
+        const __m128i more = _mm_load_si128(reinterpret_cast<const __m128i*>(values + i));
+        const __m128i greater = _mm_cmpgt_epi32(lowest, more);
+        lowest = _mm_or_si128(_mm_and_si128(greater, more), _mm_andnot_si128(greater, lowest));
+    }
+    alignas(16) std::uint32_t four[4];
+    _mm_store_si128(reinterpret_cast<__m128i*>(four), lowest);
+    return std::min(std::min(four[0], four[1]), std::min(four[2], four[3]));
+#else
+    return *std::min_element(values, values + num);
+#endif
+}
+
+}  // namespace
+
+// Parts stay where they began and live in a mask; a pair is its rank << 6 | place, so that the lowest value is the leftmost of the
+// lowest rank.
 std::size_t BpeMerger::merge_short(const char* piece, std::size_t bytes, std::uint32_t* ids) const
 {
-    std::uint32_t ranks[max_short];
+    constexpr std::uint32_t none_value = BpeTables::no_rank << 6;
+    alignas(16) std::uint32_t pairs[max_short];
+    std::uint32_t parts[max_short];
     const auto* p = reinterpret_cast<const unsigned char*>(piece);
-    for (std::size_t i = 0; i + 1 < bytes; ++i) { ranks[i] = tables_.byte_pair_rank(p[i], p[i + 1]); }
-    for (std::size_t i = 0; i < bytes; ++i)
+    const std::size_t num = (bytes + 3) & ~std::size_t{3};
+    for (std::size_t i = 0; i + 1 < bytes; ++i)
     {
-        ids[i] = static_cast<std::uint32_t>(tables_.definition().byte_ids[p[i]]);
+        pairs[i] = tables_.byte_pair_rank(p[i], p[i + 1]) << 6 | static_cast<std::uint32_t>(i);
     }
-    std::size_t num = bytes;
-    while (num > 1)
+    for (std::size_t i = bytes - 1; i < num; ++i) { pairs[i] = none_value; }
+    for (std::size_t i = 0; i < bytes; ++i) { parts[i] = static_cast<std::uint32_t>(tables_.byte_id(p[i])); }
+    std::uint64_t alive = bytes == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bytes) - 1;
+    const auto pair_at = [&](std::size_t left, std::size_t right)
+    { return tables_.pair_rank(parts[left], parts[right]) << 6 | static_cast<std::uint32_t>(left); };
+    for (;;)
     {
-        std::uint32_t lowest = BpeTables::no_rank;
-        std::size_t place = 0;
-        for (std::size_t i = 0; i + 1 < num; ++i)
+        const std::uint32_t lowest = lowest_of(pairs, num);
+        if (lowest >= none_value) { break; }
+        const std::size_t place = lowest & 63;
+        const auto gone = static_cast<std::size_t>(std::countr_zero(alive & ~std::uint64_t{1} << place));
+        alive &= ~(std::uint64_t{1} << gone);
+        parts[place] = tables_.merged_id(lowest >> 6);
+        pairs[gone] = none_value;
+        const std::uint64_t behind = alive & ~std::uint64_t{1} << place;
+        pairs[place] = behind == 0 ? none_value : pair_at(place, static_cast<std::size_t>(std::countr_zero(behind)));
+        const std::uint64_t before = alive & ((std::uint64_t{1} << place) - 1);
+        if (before != 0)
         {
-            const bool is_lower = ranks[i] < lowest;
-            lowest = is_lower ? ranks[i] : lowest;
-            place = is_lower ? i : place;
+            const auto left = static_cast<std::size_t>(63 - std::countl_zero(before));
+            pairs[left] = pair_at(left, place);
         }
-        if (lowest == BpeTables::no_rank) { break; }
-        ids[place] = tables_.merged_id(lowest);
-        --num;
-        std::memmove(ids + place + 1, ids + place + 2, (num - place - 1) * sizeof(std::uint32_t));
-        if (place + 1 < num)
-        {
-            std::memmove(ranks + place + 1, ranks + place + 2, (num - place - 2) * sizeof(std::uint32_t));
-            ranks[place] = tables_.pair_rank(ids[place], ids[place + 1]);
-        }
-        if (place > 0) { ranks[place - 1] = tables_.pair_rank(ids[place - 1], ids[place]); }
     }
-    return num;
+    std::size_t num_ids = 0;
+    for (; alive != 0; alive &= alive - 1) { ids[num_ids++] = parts[std::countr_zero(alive)]; }
+    return num_ids;
 }
 
 // Bytes to parts; those without an id are unknown or left out. Returns how many unknown ids.

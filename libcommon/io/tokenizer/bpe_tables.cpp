@@ -28,6 +28,11 @@ BpeTables::BpeTables(BpeDefinition definition) : definition_(std::move(definitio
     VALIDATE(definition_.merges.size() < no_rank, FormatError, "{} merges are too many (at most {})",
              definition_.merges.size(), no_rank - 1);
     for (const std::int64_t id : definition_.byte_ids) { has_all_bytes_ = has_all_bytes_ && id >= 0; }
+    for (std::size_t byte = 0; byte < 256; ++byte)
+    {
+        byte_ids_[byte] = static_cast<std::int32_t>(definition_.byte_ids[byte]);
+    }
+    by_rank_ = definition_.by_rank;
     add_tokens();
     if (definition_.by_rank) { add_ranked_merges(); }
     else { add_listed_merges(); }
@@ -46,7 +51,7 @@ void BpeTables::add_tokens()
     const int bits = table_bits(definition_.tokens.size());
     whole_shift_ = 64 - bits;
     whole_mask_ = (std::uint64_t{1} << bits) - 1;
-    whole_.resize(whole_mask_ + 1);
+    whole_ = HugeArray<WholeEntry>(whole_mask_ + 1);
     for (std::size_t id = 0; id < definition_.tokens.size(); ++id)
     {
         const std::string& token = definition_.tokens[id];
@@ -63,7 +68,8 @@ void BpeTables::size_pairs(std::size_t num)
     const int bits = table_bits(num);
     pair_shift_ = 64 - bits;
     pair_mask_ = (std::uint64_t{1} << bits) - 1;
-    pairs_.assign(pair_mask_ + 1, empty_pair);
+    pairs_ = HugeArray<std::uint64_t>(pair_mask_ + 1);
+    for (std::uint64_t slot = 0; slot <= pair_mask_; ++slot) { pairs_[slot] = empty_pair; }
 }
 
 // A pair that is listed twice counts with its later rank, as in HF.

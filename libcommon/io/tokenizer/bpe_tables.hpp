@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "io/tokenizer/huge_array.hpp"
 #include "io/tokenizer/tokenizer_json.hpp"
 
 namespace plimsoll
@@ -52,7 +53,10 @@ class BpeTables
         return byte_pairs_[static_cast<std::size_t>(left) << 8 | right];
     }
 
-    std::uint32_t merged_id(std::uint32_t rank) const { return definition_.by_rank ? rank : merged_[rank]; }
+    /// -1 where there is none.
+    std::int32_t byte_id(unsigned char byte) const { return byte_ids_[byte]; }
+
+    std::uint32_t merged_id(std::uint32_t rank) const { return by_rank_ ? rank : merged_[rank]; }
     std::int64_t num_ranks() const { return num_ranks_; }
     const BpeDefinition& definition() const { return definition_; }
     bool has_all_bytes() const { return has_all_bytes_; }
@@ -74,8 +78,8 @@ class BpeTables
   private:
     struct WholeEntry
     {
-        std::uint32_t tag = 0;
-        std::uint32_t id_plus_one = 0;
+        std::uint32_t tag;
+        std::uint32_t id_plus_one;  ///< 0: none
     };
     static constexpr std::uint64_t pair_factor = 0x9E3779B97F4A7C15U;
     static constexpr std::uint64_t empty_pair = ~0ULL;
@@ -87,16 +91,18 @@ class BpeTables
     void size_pairs(std::size_t num);
 
     BpeDefinition definition_;
-    std::vector<std::uint64_t> pairs_;
+    HugeArray<std::uint64_t> pairs_;
     int pair_shift_ = 0;
     std::uint64_t pair_mask_ = 0;
+    std::array<std::int32_t, 256> byte_ids_{};
     std::vector<std::uint32_t> byte_pairs_;
     std::vector<std::uint32_t> merged_;
-    std::vector<WholeEntry> whole_;
+    HugeArray<WholeEntry> whole_;
     int whole_shift_ = 0;
     std::uint64_t whole_mask_ = 0;
     std::int64_t num_ranks_ = 0;
     bool has_all_bytes_ = true;
+    bool by_rank_ = false;
 };
 
 }  // namespace plimsoll

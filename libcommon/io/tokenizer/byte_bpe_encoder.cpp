@@ -143,36 +143,60 @@ constexpr std::array<PieceMask, 16> piece_masks = make_piece_masks();
 
 }  // namespace
 
-// A piece with at least PieceWindow::slack bytes behind its begin, so that two loads and a mask make its key.
-inline void ByteBpeEncoder::window_piece(const char* at, std::size_t bytes)
+// Puts a piece into the queue and its entry on the way from memory. At least 16 bytes can be read: two loads and a mask make the key.
+inline void ByteBpeEncoder::queue_piece(const char* at, std::size_t bytes)
 {
+    Queued& queued = queue_[num_queued_++];
+    queued.at = at;
+    queued.bytes = bytes;
     if (bytes > PieceCache::short_bytes)
     {
-        --counts_.cache_lookups;
-        --counts_.cache_hits;
-        piece(at, bytes);
+        if (bytes <= PieceCache::long_bytes)
+        {
+            queued.hash = hash_piece({at, bytes});
+            const PieceCache::Long* line = cache_.long_line(queued.hash);
+            __builtin_prefetch(line);
+            __builtin_prefetch(line + 1);
+        }
         return;
     }
-    PieceWords key = {load_u64(at) & piece_masks[bytes].low, load_u64(at + 8) & piece_masks[bytes].high};
-    const std::uint64_t hash = hash_words(key, bytes);
-    key.high |= static_cast<std::uint64_t>(bytes) << 56;
-    PieceCache::Short* line = cache_.short_line(hash);
-    const PieceCache::Short* entry = line;
-    if (entry->low != key.low || entry->high != key.high)
+    queued.key = {load_u64(at) & piece_masks[bytes].low, load_u64(at + 8) & piece_masks[bytes].high};
+    queued.hash = hash_words(queued.key, bytes);
+    queued.key.high |= static_cast<std::uint64_t>(bytes) << 56;
+    __builtin_prefetch(cache_.short_line(queued.hash));
+}
+
+// Ids of what is in the queue, in order.
+void ByteBpeEncoder::drain_queue()
+{
+    for (std::size_t i = 0; i < num_queued_; ++i)
     {
-        ++entry;
-        if (entry->low != key.low || entry->high != key.high)
+        const Queued& queued = queue_[i];
+        // Each piece appends at most max_short before the next look.
+        if (out_num_ >= out_size) { flush(); }
+        if (queued.bytes > PieceCache::short_bytes)
         {
-            --counts_.cache_hits;
-            short_miss(at, bytes, key, hash, line);
-            return;
+            if (queued.bytes <= PieceCache::long_bytes) { long_piece(queued.at, queued.bytes, queued.hash); }
+            else { uncached_piece({queued.at, queued.bytes}); }
+            continue;
         }
+        PieceCache::Short* line = cache_.short_line(queued.hash);
+        const bool is_second = ((line->low ^ queued.key.low) | (line->high ^ queued.key.high)) != 0;
+        const PieceCache::Short* entry = line + (is_second ? 1 : 0);
+        ++counts_.cache_lookups;
+        if (((entry->low ^ queued.key.low) | (entry->high ^ queued.key.high)) != 0)
+        {
+            short_miss(queued.at, queued.bytes, queued.key, queued.hash, line);
+            continue;
+        }
+        ++counts_.cache_hits;
+        std::uint32_t* out = out_.data() + out_num_;
+        const std::uint32_t first = entry->ids[0];
+        std::memcpy(out, entry->ids, sizeof entry->ids);
+        out[0] = first & PieceCache::id_mask;
+        out_num_ += (first >> 28) + 1;
     }
-    std::uint32_t* out = out_.data() + out_num_;
-    const std::uint32_t first = entry->ids[0];
-    std::memcpy(out, entry->ids, sizeof entry->ids);
-    out[0] = first & PieceCache::id_mask;
-    out_num_ += (first >> 28) + 1;
+    num_queued_ = 0;
 }
 
 // As far as whole windows go; returns where the next piece begins.
@@ -180,29 +204,25 @@ const char* ByteBpeEncoder::encode_windows(const char* at, const char* end)
 {
     while (end - at >= PieceWindow::bytes + PieceWindow::slack)
     {
+        if (num_queued_ >= queue_size - PieceWindow::bytes) { drain_queue(); }
         std::uint64_t starts = window_.find(at);
         if (starts == 0)
         {
             const char* stop = scanner_.next(at, end);
-            piece(at, static_cast<std::size_t>(stop - at));
+            queue_piece(at, static_cast<std::size_t>(stop - at));
             at = stop;
             continue;
         }
+        // Places count from the window's begin.
         const char* const begin = at;
-        if (out_num_ >= out_size - PieceWindow::bytes) { flush(); }
-        const int num = std::popcount(starts);
-        counts_.cache_lookups += num;
-        counts_.cache_hits += num;
-        for (; starts != 0;)
+        for (; starts != 0; starts &= starts - 1)
         {
-            const int place = std::countr_zero(starts);
-            starts &= starts - 1;
-            // Places count from the window's begin; the piece's is where the one before ended.
-            const char* stop = begin + place;
-            window_piece(at, static_cast<std::size_t>(stop - at));
+            const char* stop = begin + std::countr_zero(starts);
+            queue_piece(at, static_cast<std::size_t>(stop - at));
             at = stop;
         }
     }
+    drain_queue();
     return at;
 }
 
@@ -211,7 +231,7 @@ void ByteBpeEncoder::piece(const char* at, std::size_t bytes)
     if (out_num_ >= out_size) { flush(); }
     if (!bpe_.tables.has_all_bytes() || bytes > PieceCache::long_bytes) { uncached_piece({at, bytes}); }
     else if (bytes <= PieceCache::short_bytes) { short_piece(at, bytes); }
-    else { long_piece(at, bytes); }
+    else { long_piece(at, bytes, hash_piece({at, bytes})); }
 }
 
 void ByteBpeEncoder::short_piece(const char* at, std::size_t bytes)
@@ -238,12 +258,15 @@ void ByteBpeEncoder::short_piece(const char* at, std::size_t bytes)
 void ByteBpeEncoder::short_miss(const char* at, std::size_t bytes, PieceWords key, std::uint64_t hash,
                                 PieceCache::Short* line)
 {
+    const std::string_view piece(at, bytes);
+    if (use_stored(piece, hash)) { return; }
     const std::size_t num = resolve(at, bytes, hash);
     if (num <= PieceCache::short_ids) { PieceCache::put(line, key, out_.data() + out_num_, num); }
+    else { cache_.store(piece, hash, out_.data() + out_num_, num); }
     out_num_ += num;
 }
 
-void ByteBpeEncoder::long_piece(const char* at, std::size_t bytes)
+void ByteBpeEncoder::long_piece(const char* at, std::size_t bytes, std::uint64_t hash)
 {
     std::uint64_t words[4] = {load_u64(at), load_u64(at + 8), 0, 0};
     if (bytes > 16)
@@ -253,25 +276,23 @@ void ByteBpeEncoder::long_piece(const char* at, std::size_t bytes)
         words[3] = tail.high;
     }
     words[3] |= static_cast<std::uint64_t>(bytes) << 56;
-    const std::uint64_t hash = hash_piece({at, bytes});
-    PieceCache::Long& entry = cache_.long_entry(hash);
+    PieceCache::Long* line = cache_.long_line(hash);
     std::uint32_t* out = out_.data() + out_num_;
     ++counts_.cache_lookups;
-    if (std::memcmp(entry.words, words, sizeof words) == 0)
+    for (int i = 0; i < 2; ++i)
     {
+        const PieceCache::Long& entry = line[i];
+        if (std::memcmp(entry.words, words, sizeof words) != 0) { continue; }
         std::memcpy(out, entry.ids, sizeof entry.ids);
         out[0] &= PieceCache::id_mask;
         out_num_ += (entry.ids[0] >> 28) + 1;
         ++counts_.cache_hits;
         return;
     }
+    if (use_stored({at, bytes}, hash)) { return; }
     const std::size_t num = resolve(at, bytes, hash);
-    if (num <= PieceCache::long_ids)
-    {
-        std::memcpy(entry.words, words, sizeof words);
-        std::memcpy(entry.ids, out, num * sizeof(std::uint32_t));
-        entry.ids[0] |= static_cast<std::uint32_t>(num - 1) << 28;
-    }
+    if (num > PieceCache::long_ids) { cache_.store({at, bytes}, hash, out, num); }
+    else { PieceCache::put(line, words, out, num); }
     out_num_ += num;
 }
 
@@ -291,25 +312,47 @@ std::size_t ByteBpeEncoder::resolve(const char* at, std::size_t bytes, std::uint
     return merger_.merge_short(at, bytes, out);
 }
 
+// Ids of a piece that has no place in the tables, where it was met before.
+bool ByteBpeEncoder::use_stored(std::string_view piece, std::uint64_t hash)
+{
+    std::size_t num = 0;
+    const std::uint32_t* ids = cache_.find_stored(piece, hash, num);
+    if (ids == nullptr) { return false; }
+    if (num > BpeMerger::max_short)
+    {
+        flush();
+        ids_->insert(ids_->end(), ids, ids + num);
+    }
+    else
+    {
+        std::copy(ids, ids + num, out_.data() + out_num_);
+        out_num_ += num;
+    }
+    ++counts_.cache_hits;
+    return true;
+}
+
+// Longer than the tables' pieces, or with bytes that have no id.
 void ByteBpeEncoder::uncached_piece(std::string_view piece)
 {
     if (piece.empty()) { return; }
+    const std::uint64_t hash = hash_piece(piece);
+    const bool is_stored = piece.size() <= PieceCache::store_bytes && bpe_.tables.has_all_bytes();
+    ++counts_.cache_lookups;
+    if (is_stored && use_stored(piece, hash)) { return; }
     if (piece.size() <= BpeMerger::max_short && bpe_.tables.has_all_bytes())
     {
-        out_num_ += resolve(piece.data(), piece.size(), hash_piece(piece));
+        const std::size_t num = resolve(piece.data(), piece.size(), hash);
+        cache_.store(piece, hash, out_.data() + out_num_, num);
+        out_num_ += num;
         return;
     }
     flush();
-    if (bpe_.tables.definition().whole_first)
-    {
-        const std::int64_t id = bpe_.tables.find_token(piece, hash_piece(piece));
-        if (id >= 0)
-        {
-            ids_->push_back(static_cast<std::uint32_t>(id));
-            return;
-        }
-    }
-    counts_.unknown += merger_.merge(piece, *ids_);
+    const std::size_t begin = ids_->size();
+    const std::int64_t id = bpe_.tables.definition().whole_first ? bpe_.tables.find_token(piece, hash) : -1;
+    if (id >= 0) { ids_->push_back(static_cast<std::uint32_t>(id)); }
+    else { counts_.unknown += merger_.merge(piece, *ids_); }
+    if (is_stored) { cache_.store(piece, hash, ids_->data() + begin, ids_->size() - begin); }
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,7 @@
 #pragma once
 /// One thread's way from text to ids through a byte-level BPE: added tokens, normalization, pieces, cache, merges.
 
+#include <array>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -38,17 +39,29 @@ class ByteBpeEncoder final : public TokenEncoder
 
   private:
     static constexpr std::size_t out_size = 4096;
+    static constexpr std::size_t queue_size = 192;
+
+    /// A piece between being found and being looked up: in this time its cache entry comes from memory.
+    struct Queued
+    {
+        PieceWords key;
+        std::uint64_t hash;
+        const char* at;
+        std::size_t bytes;
+    };
 
     void split_added(const AddedTokenMatcher& matcher, std::string_view text, std::vector<AddedPart>& parts);
     void encode_normalized(std::string_view text);
     void encode_text(std::string_view text);
     void encode_pieces(std::string_view text);
     const char* encode_windows(const char* at, const char* end);
-    void window_piece(const char* at, std::size_t bytes);
+    void queue_piece(const char* at, std::size_t bytes);
+    void drain_queue();
+    bool use_stored(std::string_view piece, std::uint64_t hash);
     void piece(const char* at, std::size_t bytes);
     void short_piece(const char* at, std::size_t bytes);
     void short_miss(const char* at, std::size_t bytes, PieceWords key, std::uint64_t hash, PieceCache::Short* line);
-    void long_piece(const char* at, std::size_t bytes);
+    void long_piece(const char* at, std::size_t bytes, std::uint64_t hash);
     void uncached_piece(std::string_view piece);
     std::size_t resolve(const char* at, std::size_t bytes, std::uint64_t hash);
     void flush();
@@ -66,6 +79,8 @@ class ByteBpeEncoder final : public TokenEncoder
     std::string normalized_;
     std::string prefixed_;
     std::vector<std::uint32_t>* ids_ = nullptr;
+    std::array<Queued, queue_size> queue_{};
+    std::size_t num_queued_ = 0;
     std::size_t out_num_ = 0;
     std::vector<std::uint32_t> out_;  ///< filled before it goes to the caller's vector at once
 };

@@ -1,39 +1,16 @@
 #pragma once
-/// Pieces that were met, with their ids: two tables of fixed size, for up to 15 and up to 31 bytes. Of one thread. A line of the
+/// Pieces that were met, with their ids: tables of fixed size for up to 15, up to 31 and more bytes. Of one thread. A line of the
 /// processor's cache holds two short entries or one long; a new entry pushes out the older of its line.
-
-#include <sys/mman.h>
 
 #include <cstdint>
 #include <cstring>
-#include <new>
+#include <string_view>
 
+#include "io/tokenizer/huge_array.hpp"
 #include "io/tokenizer/piece_hash.hpp"
 
 namespace plimsoll
 {
-
-/// Zeroed memory on huge pages where the system has them.
-template<class T>
-class HugeArray
-{
-  public:
-    explicit HugeArray(std::size_t num) : bytes_(num * sizeof(T))
-    {
-        void* memory = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (memory == MAP_FAILED) { throw std::bad_alloc(); }
-        ::madvise(memory, bytes_, MADV_HUGEPAGE);
-        data_ = static_cast<T*>(memory);
-    }
-    ~HugeArray() { ::munmap(data_, bytes_); }
-    HugeArray(const HugeArray&) = delete;
-    HugeArray& operator=(const HugeArray&) = delete;
-    T& operator[](std::size_t i) { return data_[i]; }
-
-  private:
-    std::size_t bytes_;
-    T* data_ = nullptr;
-};
 
 class PieceCache
 {
@@ -57,11 +34,18 @@ class PieceCache
     };
     static constexpr std::uint32_t id_mask = 0x0FFFFFFFU;
 
-    PieceCache() : short_(std::size_t{2} << short_bits), long_(std::size_t{1} << long_bits) {}
+    PieceCache()
+        : short_(std::size_t{2} << short_bits),
+          long_(std::size_t{2} << long_bits),
+          stored_(std::size_t{1} << stored_bits),
+          store_(store_words)
+    {
+    }
 
     /// Both entries of the line that a short piece belongs to.
     Short* short_line(std::uint64_t hash) { return &short_[hash >> (64 - short_bits) << 1]; }
-    Long& long_entry(std::uint64_t hash) { return long_[hash >> (64 - long_bits)]; }
+    /// Both entries for a longer one.
+    Long* long_line(std::uint64_t hash) { return &long_[hash >> (64 - long_bits) << 1]; }
 
     static void put(Short* line, PieceWords key, const std::uint32_t* ids, std::size_t num)
     {
@@ -72,11 +56,62 @@ class PieceCache
         line[0].ids[0] |= static_cast<std::uint32_t>(num - 1) << 28;
     }
 
+    static void put(Long* line, const std::uint64_t* words, const std::uint32_t* ids, std::size_t num)
+    {
+        line[1] = line[0];
+        std::memcpy(line[0].words, words, sizeof line[0].words);
+        std::memcpy(line[0].ids, ids, num * sizeof(std::uint32_t));
+        line[0].ids[0] |= static_cast<std::uint32_t>(num - 1) << 28;
+    }
+
+    /// What the tables above have no room for, up to store_bytes each, in one store that is emptied when it is full.
+    struct Stored
+    {
+        std::uint64_t hash;
+        std::uint32_t offset;  ///< in the store: ids, then bytes
+        std::uint16_t bytes;   ///< 0: none
+        std::uint16_t num_ids;
+    };
+    static constexpr std::size_t store_bytes = 1024;
+
+    /// Ids of a piece, null without.
+    const std::uint32_t* find_stored(std::string_view piece, std::uint64_t hash, std::size_t& num)
+    {
+        const Stored& entry = stored_[hash >> (64 - stored_bits)];
+        if (entry.hash != hash || entry.bytes != piece.size()) { return nullptr; }
+        const std::uint32_t* ids = &store_[entry.offset];
+        if (std::memcmp(ids + entry.num_ids, piece.data(), piece.size()) != 0) { return nullptr; }
+        num = entry.num_ids;
+        return ids;
+    }
+
+    void store(std::string_view piece, std::uint64_t hash, const std::uint32_t* ids, std::size_t num)
+    {
+        const std::size_t words = num + (piece.size() + 3) / 4;
+        if (store_used_ + words > store_words)
+        {
+            stored_.clear();
+            store_used_ = 0;
+        }
+        std::uint32_t* place = &store_[store_used_];
+        std::memcpy(place, ids, num * sizeof(std::uint32_t));
+        std::memcpy(place + num, piece.data(), piece.size());
+        stored_[hash >> (64 - stored_bits)] = {hash, static_cast<std::uint32_t>(store_used_),
+                                               static_cast<std::uint16_t>(piece.size()),
+                                               static_cast<std::uint16_t>(num)};
+        store_used_ += words;
+    }
+
   private:
-    static constexpr int short_bits = 16;  // 4 MiB
-    static constexpr int long_bits = 15;   // 2 MiB
+    static constexpr int stored_bits = 16;                            // 1 MiB
+    static constexpr std::size_t store_words = std::size_t{4} << 20;  // 16 MiB
+    static constexpr int short_bits = 17;                             // 8 MiB
+    static constexpr int long_bits = 16;                              // 8 MiB
     HugeArray<Short> short_;
     HugeArray<Long> long_;
+    HugeArray<Stored> stored_;
+    HugeArray<std::uint32_t> store_;
+    std::size_t store_used_ = 0;
 };
 
 }  // namespace plimsoll
