@@ -171,7 +171,8 @@ class CorpusRun
         const bool same = done.options == wanted.options && done.part && done.part->index == wanted.part->index &&
                           done.part->num == wanted.part->num && done.part->inputs_sha256 == wanted.part->inputs_sha256;
         VALIDATE(same, UsageError,
-                 "'{}' is part {} of another corpus (other options or inputs). choose another --out, or --force to replace it",
+                 "'{}' is part {} of another corpus (other options or inputs). choose another --out, or --force to "
+                 "replace it",
                  options_.out, options_.part);
         report_.manifest = std::move(done);
         report_.done_before = true;
@@ -272,11 +273,15 @@ class CorpusRun
         train_->resume(state.train, std::move(train));
         validation_->resume(state.validation, std::move(validation));
         bad_records_->resume(state.bad_records_bytes, state.bad_records_crc);
-        for (const auto& open : {std::make_pair(std::string(), state.train), std::make_pair(std::string("validation/"), state.validation)})
+        for (const auto& open :
+             {std::make_pair(std::string(), state.train), std::make_pair(std::string("validation/"), state.validation)})
         {
             if (open.second.open.num_tokens == 0) { continue; }
             const std::string shard = fmt::format("{}shard_{:05}.h5", open.first, open.second.counts.shards - 1);
-            for (const char* end : {".tokens.tmp", ".ends.tmp", ".text_bytes.tmp", ".loss_mask.tmp"}) { wanted.push_back(shard + end); }
+            for (const char* end : {".tokens.tmp", ".ends.tmp", ".text_bytes.tmp", ".loss_mask.tmp"})
+            {
+                wanted.push_back(shard + end);
+            }
         }
         output_->clear(wanted);
         journaled_shards_ = {train_->shards().size(), validation_->shards().size()};
@@ -301,7 +306,10 @@ class CorpusRun
             watch_.lap();  // waiting is nobody's work
             add(*block);
             progress_at_state_ = false;
-            if (train_->has_finished_spill_files() || validation_->has_finished_spill_files()) { save_state(Durable::yes); }
+            if (train_->has_finished_spill_files() || validation_->has_finished_spill_files())
+            {
+                save_state(Durable::yes);
+            }
             else if (++blocks % blocks_between_states == 0) { save_state(Durable::no); }
             report_.write_seconds += watch_.lap();
             tell();

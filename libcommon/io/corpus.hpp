@@ -43,8 +43,8 @@ struct CorpusOptions
         write,
         dry_run
     };
-    Mode mode = Mode::write;  ///< dry_run: reads and counts everything, writes nothing
-    std::int64_t part = 0;    ///< of num_parts: a contiguous stretch of the input, about equal in bytes
+    Mode mode = Mode::write;     ///< dry_run: reads and counts everything, writes nothing
+    std::int64_t part = 0;       ///< of num_parts: a contiguous stretch of the input, about equal in bytes
     std::int64_t num_parts = 0;  ///< 0: all of it. Else `out` is that part's alone, for merge_corpora()
 };
 
@@ -66,7 +66,7 @@ struct CorpusReport
     SpecialInText special_in_text = SpecialInText::text;
     CorpusSet train;
     CorpusSet validation;
-    CorpusManifest manifest;  ///< without shards in a dry run
+    CorpusManifest manifest;         ///< without shards in a dry run
     bool done_before = false;        ///< a part that was complete: nothing was done
     std::int64_t resumed_bytes = 0;  ///< of the input, done by an earlier process
     int threads = 1;

@@ -21,9 +21,9 @@ Json json_of(const CorpusSetWriter::State& state)
 {
     const CorpusSet& counts = state.counts;
     const TokenShardProgress& open = state.open;
-    return {counts.shards,      counts.documents, counts.tokens,       counts.text_bytes,  counts.file_bytes,
-            state.finished,     open.num_tokens,  open.num_documents,  open.text_bytes,    open.tokens_crc,
-            open.ends_crc,      open.text_bytes_crc, open.loss_mask_crc};
+    return {counts.shards,  counts.documents,    counts.tokens,      counts.text_bytes, counts.file_bytes,
+            state.finished, open.num_tokens,     open.num_documents, open.text_bytes,   open.tokens_crc,
+            open.ends_crc,  open.text_bytes_crc, open.loss_mask_crc};
 }
 
 CorpusSetWriter::State set_state_of(const Json& json)
@@ -31,8 +31,8 @@ CorpusSetWriter::State set_state_of(const Json& json)
     CorpusSetWriter::State state;
     std::size_t at = 0;
     for (std::int64_t* value : {&state.counts.shards, &state.counts.documents, &state.counts.tokens,
-                                &state.counts.text_bytes, &state.counts.file_bytes, &state.finished, &state.open.num_tokens,
-                                &state.open.num_documents, &state.open.text_bytes})
+                                &state.counts.text_bytes, &state.counts.file_bytes, &state.finished,
+                                &state.open.num_tokens, &state.open.num_documents, &state.open.text_bytes})
     {
         *value = json.at(at++).get<std::int64_t>();
     }
@@ -88,7 +88,10 @@ Json json_of(const CorpusRunIdentity& identity)
     json["options"] = Json::object();
     for (const auto& option : identity.options) { json["options"][option.first] = option.second; }
     json["inputs"] = Json::array();
-    for (const InputFile& file : identity.inputs) { json["inputs"].push_back({file.path, file.bytes, file.modified_ns}); }
+    for (const InputFile& file : identity.inputs)
+    {
+        json["inputs"].push_back({file.path, file.bytes, file.modified_ns});
+    }
     return json;
 }
 
@@ -176,9 +179,10 @@ void check_same_run(const CorpusRunIdentity& then, const CorpusRunIdentity& now,
 {
     const auto refuse = [&](const std::string& difference)
     {
-        throw UsageError(fmt::format("'{}' holds an unfinished run that is not this one ({}). repeat its command to go on, or "
-                                     "--restart to begin anew",
-                                     partial, difference));
+        throw UsageError(
+            fmt::format("'{}' holds an unfinished run that is not this one ({}). repeat its command to go on, or "
+                        "--restart to begin anew",
+                        partial, difference));
     };
     for (std::size_t i = 0; i < std::max(then.options.size(), now.options.size()); ++i)
     {
@@ -203,7 +207,10 @@ void check_same_run(const CorpusRunIdentity& then, const CorpusRunIdentity& now,
     {
         const InputFile& before = then.inputs[i];
         const InputFile& after = now.inputs[i];
-        if (before.path != after.path) { refuse(fmt::format("input {} was '{}', is '{}'", i + 1, before.path, after.path)); }
+        if (before.path != after.path)
+        {
+            refuse(fmt::format("input {} was '{}', is '{}'", i + 1, before.path, after.path));
+        }
         if (before.bytes != after.bytes)
         {
             refuse(fmt::format("'{}' had {} bytes, has {}", after.path, before.bytes, after.bytes));
@@ -213,7 +220,8 @@ void check_same_run(const CorpusRunIdentity& then, const CorpusRunIdentity& now,
 }
 
 CorpusJournal::CorpusJournal(const std::string& path, std::int64_t bytes, const CorpusRunIdentity& identity)
-    : file_(path, bytes == 0 ? File::Mode::create : File::Mode::read_write), bytes_(bytes)
+    : file_(path, bytes == 0 ? File::Mode::create : File::Mode::read_write),
+      bytes_(bytes)
 {
     if (::ftruncate(file_.descriptor(), bytes) != 0) { throw_io_error("shorten", path, errno); }
     Json row;

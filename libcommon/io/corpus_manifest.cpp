@@ -75,7 +75,10 @@ CorpusShard shard_of(const OrderedJson& row, const CorpusManifest& manifest)
     info.tokens_crc = parse_crc(row.at("tokens_crc32c").get<std::string>());
     info.has_loss_mask = row.contains("loss_mask_crc32c");
     if (info.has_loss_mask) { info.loss_mask_crc = parse_crc(row.at("loss_mask_crc32c").get<std::string>()); }
-    if (row.contains("skeleton_crc32c")) { info.skeleton_crc = parse_crc(row.at("skeleton_crc32c").get<std::string>()); }
+    if (row.contains("skeleton_crc32c"))
+    {
+        info.skeleton_crc = parse_crc(row.at("skeleton_crc32c").get<std::string>());
+    }
     info.tokenizer = manifest.tokenizer;
     info.fingerprint = manifest.fingerprint;
     info.vocab = manifest.vocab;

@@ -20,9 +20,10 @@ void check_corpus_sets(const CorpusSet& train, const CorpusSet& validation, cons
              report.input_files, report.input_files == 1 ? "file" : "files", report.counts.empty, report.counts.bad);
     if (share <= 0) { return; }
     const char* hint = "choose another share, or cut the text into more documents (--document)";
-    VALIDATE(validation.documents > 0, UsageError, "--validation {}% chose none of {} documents. {}", share * 100, written,
+    VALIDATE(validation.documents > 0, UsageError, "--validation {}% chose none of {} documents. {}", share * 100,
+             written, hint);
+    VALIDATE(train.documents > 0, UsageError, "--validation {}% chose all of {} documents. {}", share * 100, written,
              hint);
-    VALIDATE(train.documents > 0, UsageError, "--validation {}% chose all of {} documents. {}", share * 100, written, hint);
 }
 
 void fill_corpus_manifest(CorpusReport& report, const std::vector<CorpusShard>& train,
@@ -30,7 +31,8 @@ void fill_corpus_manifest(CorpusReport& report, const std::vector<CorpusShard>& 
 {
     CorpusManifest& manifest = report.manifest;
     manifest.input = {{"files", report.input_files}};
-    for_each_count(report.counts, [&](const char* name, std::int64_t count) { manifest.input.emplace_back(name, count); });
+    for_each_count(report.counts,
+                   [&](const char* name, std::int64_t count) { manifest.input.emplace_back(name, count); });
     manifest.shards = train;
     manifest.shards.insert(manifest.shards.end(), validation.begin(), validation.end());
 }
@@ -67,8 +69,8 @@ void check_belongs(const MergePart& first, const MergePart& other)
 {
     const auto differ = [&](const std::string& what, const std::string& a, const std::string& b)
     {
-        throw UsageError(fmt::format("'{}' and '{}' were not made alike ({} {} and {}). merge what one command made", first.path,
-                                     other.path, what, a, b));
+        throw UsageError(fmt::format("'{}' and '{}' were not made alike ({} {} and {}). merge what one command made",
+                                     first.path, other.path, what, a, b));
     };
     const auto& a = first.manifest.options;
     const auto& b = other.manifest.options;
@@ -79,8 +81,14 @@ void check_belongs(const MergePart& first, const MergePart& other)
     if (a.size() != b.size()) { differ("options", std::to_string(a.size()), std::to_string(b.size())); }
     const auto& part = first.manifest.part;
     const auto& other_part = other.manifest.part;
-    if (part.has_value() != other_part.has_value()) { differ("parts", part ? "of a corpus" : "none", other_part ? "of a corpus" : "none"); }
-    if (part && part->num != other_part->num) { differ("parts", std::to_string(part->num), std::to_string(other_part->num)); }
+    if (part.has_value() != other_part.has_value())
+    {
+        differ("parts", part ? "of a corpus" : "none", other_part ? "of a corpus" : "none");
+    }
+    if (part && part->num != other_part->num)
+    {
+        differ("parts", std::to_string(part->num), std::to_string(other_part->num));
+    }
     if (part && part->inputs_sha256 != other_part->inputs_sha256)
     {
         differ("inputs of sha256", part->inputs_sha256.substr(0, 12), other_part->inputs_sha256.substr(0, 12));
@@ -109,8 +117,8 @@ std::vector<MergePart> read_parts(const std::vector<std::string>& paths)
         const auto at = static_cast<std::size_t>(i);
         const bool there = at < parts.size() && parts[at].index <= i;
         VALIDATE(there, UsageError, "part {} of {} is missing. run its task, then merge again", i, num);
-        VALIDATE(parts[at].index == i, UsageError, "part {} of {} is named twice ('{}')",
-                 parts[at].index, num, parts[at].path);
+        VALIDATE(parts[at].index == i, UsageError, "part {} of {} is named twice ('{}')", parts[at].index, num,
+                 parts[at].path);
     }
     VALIDATE(static_cast<std::int64_t>(parts.size()) == num, UsageError, "part {} of {} is named twice ('{}')",
              parts.back().index, num, parts.back().path);
@@ -121,7 +129,9 @@ class CorpusMerge
 {
   public:
     CorpusMerge(const MergeOptions& options, const std::function<void(std::int64_t, std::int64_t)>& on_bytes)
-        : options_(options), on_bytes_(on_bytes), parts_(read_parts(options.parts))
+        : options_(options),
+          on_bytes_(on_bytes),
+          parts_(read_parts(options.parts))
     {
         const CorpusManifest& first = parts_.front().manifest;
         report_.manifest = first;
@@ -133,7 +143,8 @@ class CorpusMerge
             // Each part of a corpus counts the files of all of it.
             report_.input_files = first.part ? files : report_.input_files + files;
             CorpusCounts counts;
-            for_each_count(counts, [&](const char* name, std::int64_t& count) { count = input_count(part.manifest, name); });
+            for_each_count(counts,
+                           [&](const char* name, std::int64_t& count) { count = input_count(part.manifest, name); });
             report_.counts.add(counts);
             for (const CorpusShard& shard : part.manifest.shards) { total_bytes_ += shard.info.file_bytes; }
         }
@@ -167,8 +178,9 @@ class CorpusMerge
         const CorpusManifest& first = parts_.front().manifest;
         const std::string shard_tokens = option_of(first, "shard-tokens");
         VALIDATE(!shard_tokens.empty(), FormatError, "{}: does not say its shard-tokens", parts_.front().path);
-        const bool with_mask = std::any_of(parts_.begin(), parts_.end(), [](const MergePart& part)
-                                           { return !part.manifest.required_features.empty(); });
+        const bool with_mask =
+            std::any_of(parts_.begin(), parts_.end(),
+                        [](const MergePart& part) { return !part.manifest.required_features.empty(); });
         std::optional<CorpusSetWriter> out;
         out.emplace(set, directory, std::stoll(shard_tokens),
                     ShardIdentity{first.vocab, first.tokenizer, first.fingerprint, with_mask}, SpillFiles::unnamed);
@@ -199,7 +211,8 @@ class CorpusMerge
                 reader.read_loss_mask(begin, end - begin, mask_.data());
             }
             report_.lengths.add(end - begin);
-            out.add(ids_.data(), with_mask ? mask_.data() : nullptr, end - begin, static_cast<std::int64_t>(text_bytes[i]));
+            out.add(ids_.data(), with_mask ? mask_.data() : nullptr, end - begin,
+                    static_cast<std::int64_t>(text_bytes[i]));
             begin = end;
         }
         done_bytes_ += reader.info().file_bytes;

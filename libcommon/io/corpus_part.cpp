@@ -28,7 +28,8 @@ std::vector<InputFile> files_of_part(const std::vector<InputFile>& files, Docume
     std::int64_t total = 0;
     for (const InputFile& file : files)
     {
-        VALIDATE(file.path != standard_input, UsageError, "standard input cannot be shared by {} tasks. name files", num);
+        VALIDATE(file.path != standard_input, UsageError, "standard input cannot be shared by {} tasks. name files",
+                 num);
         total += file.bytes;
     }
     const std::int64_t low = share_border(total, part, num);

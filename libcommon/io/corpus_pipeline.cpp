@@ -18,8 +18,12 @@ double pipeline_clock()
 
 }  // namespace
 
-CorpusPipeline::CorpusPipeline(std::vector<InputFile> files, const Tokenizer& tokenizer, Options options, InputPosition from)
-    : files_(std::move(files)), tokenizer_(tokenizer), options_(std::move(options)), from_(from)
+CorpusPipeline::CorpusPipeline(std::vector<InputFile> files, const Tokenizer& tokenizer, Options options,
+                               InputPosition from)
+    : files_(std::move(files)),
+      tokenizer_(tokenizer),
+      options_(std::move(options)),
+      from_(from)
 {
     EXPECT(options_.threads > 0);
     threads_.emplace_back([this] { read_blocks(); });

@@ -79,7 +79,7 @@ class CorpusPipeline
     const InputPosition from_;
 
     mutable std::mutex mutex_;
-    std::condition_variable room_;     ///< for the reader
+    std::condition_variable room_;         ///< for the reader
     std::condition_variable tasks_ready_;  ///< for the workers
     std::condition_variable results_ready_;
     std::deque<Task> tasks_;

@@ -8,8 +8,8 @@
 namespace plimsoll
 {
 
-CorpusSetWriter::CorpusSetWriter(std::string set, std::string directory, std::int64_t shard_tokens, ShardIdentity identity,
-                                 SpillFiles spill)
+CorpusSetWriter::CorpusSetWriter(std::string set, std::string directory, std::int64_t shard_tokens,
+                                 ShardIdentity identity, SpillFiles spill)
     : set_(std::move(set)),
       directory_(std::move(directory)),
       prefix_(set_ == "train" ? "" : set_ + "/"),

@@ -60,10 +60,11 @@ CorpusManifest verify_corpus(const std::string& directory, const std::function<v
         const TokenShardReader reader(path);
         check_row(shard.info, reader.info());
         reader.verify(on_bytes);
-        VALIDATE(!shard.info.skeleton_crc || reader.skeleton_crc() == *shard.info.skeleton_crc, FormatError,
-                 "{}: metadata is damaged (bytes outside the datasets differ from the manifest). make the shard again or "
-                 "restore a copy",
-                 path);
+        VALIDATE(
+            !shard.info.skeleton_crc || reader.skeleton_crc() == *shard.info.skeleton_crc, FormatError,
+            "{}: metadata is damaged (bytes outside the datasets differ from the manifest). make the shard again or "
+            "restore a copy",
+            path);
     }
     return manifest;
 }

@@ -33,7 +33,9 @@ std::uint64_t content_hash(const Document& document)
 }
 
 DocumentEncoder::DocumentEncoder(const Tokenizer& tokenizer, LossMask loss_mask)
-    : tokenizer_(tokenizer), with_mask_(loss_mask == LossMask::wanted), encoder_(tokenizer.make_encoder())
+    : tokenizer_(tokenizer),
+      with_mask_(loss_mask == LossMask::wanted),
+      encoder_(tokenizer.make_encoder())
 {
 }
 
@@ -72,7 +74,8 @@ EncodedAs DocumentEncoder::append(const Document& document, EncodedDocuments& ou
         else { append_special(part.text, counts, out); }
     }
     if (out.ids.size() == begin) { return EncodedAs::empty; }
-    if (with_mask_ && std::find(out.mask.begin() + static_cast<std::ptrdiff_t>(begin), out.mask.end(), 1) == out.mask.end())
+    if (with_mask_ &&
+        std::find(out.mask.begin() + static_cast<std::ptrdiff_t>(begin), out.mask.end(), 1) == out.mask.end())
     {
         return EncodedAs::unlabelled;
     }

@@ -29,12 +29,15 @@ std::int64_t line_feeds(const char* data, std::int64_t bytes) { return std::coun
 
 bool divisible(const InputFile& file, DocumentUnit unit)
 {
-    const bool lines = file.format == TextFormat::jsonl || (file.format == TextFormat::txt && unit == DocumentUnit::line);
+    const bool lines =
+        file.format == TextFormat::jsonl || (file.format == TextFormat::txt && unit == DocumentUnit::line);
     return lines && file.compression == Compression::none && file.path != standard_input;
 }
 
 BlockReader::BlockReader(std::vector<InputFile> files, const TextInputOptions& options, InputPosition from)
-    : files_(std::move(files)), options_(options), at_(from)
+    : files_(std::move(files)),
+      options_(options),
+      at_(from)
 {
     EXPECT(options.max_record_bytes > 0 && options.block_bytes > 0);
     for (InputFile& file : files_)

@@ -42,7 +42,9 @@ bool has_surrogate_escape(const char* data, std::int64_t bytes)
 }  // namespace
 
 BlockDocuments::BlockDocuments(const std::vector<InputFile>& files, const TextInputOptions& options)
-    : files_(files), options_(options), parser_(options.text_field)
+    : files_(files),
+      options_(options),
+      parser_(options.text_field)
 {
 }
 
@@ -54,8 +56,7 @@ void BlockDocuments::start(TextBlock& block)
     bad_.clear();
     // Borders of records are ASCII, so a block is valid when its records are; the strings of Parquet have no borders.
     valid_utf8_ = file().format != TextFormat::parquet && is_valid_utf8(view(block.data.data(), block.bytes));
-    surrogates_possible_ =
-        file().format == TextFormat::jsonl && has_surrogate_escape(block.data.data(), block.bytes);
+    surrogates_possible_ = file().format == TextFormat::jsonl && has_surrogate_escape(block.data.data(), block.bytes);
 }
 
 bool BlockDocuments::next(Document& document)
@@ -70,7 +71,10 @@ void BlockDocuments::forget_long_records()
 {
     const std::int64_t ordinary = 4 * options_.block_bytes;
     if (static_cast<std::int64_t>(mended_.capacity()) > ordinary) { std::string().swap(mended_); }
-    if (block_->bytes > ordinary && file().format == TextFormat::jsonl) { parser_ = TextFieldParser(options_.text_field); }
+    if (block_->bytes > ordinary && file().format == TextFormat::jsonl)
+    {
+        parser_ = TextFieldParser(options_.text_field);
+    }
 }
 
 bool BlockDocuments::next_in_block(Document& document)
@@ -272,7 +276,8 @@ bool BlockDocuments::next_row(Document& document)
             return true;
         }
         const bool null = row.kind == ParquetRow::Kind::null;
-        if (bad(document, line_, 0, null ? fmt::format("field '{}' is null, not a string", options_.text_field) : too_long()))
+        if (bad(document, line_, 0,
+                null ? fmt::format("field '{}' is null, not a string", options_.text_field) : too_long()))
         {
             return true;
         }

@@ -62,44 +62,57 @@ std::int64_t ParquetInput::num_rows() const { return plugin_->num_rows(handle_);
 void ParquetInput::seek(std::int64_t row)
 {
     char error[512] = "";
+    num_pending_ = 0;
     VALIDATE(plugin_->seek(handle_, row, error, sizeof error), FormatError, "{}: damaged parquet data ({})", path_, error);
 }
 
 bool ParquetInput::next(std::int64_t bytes, std::int64_t max_row_bytes, ByteBuffer& data, std::int64_t& size,
                         std::vector<ParquetRow>& rows)
 {
-    if (damage_) { throw DamagedStream(*damage_); }
-    while (size < bytes && static_cast<std::int64_t>(rows.size()) * 64 < bytes)
+    while (size < bytes && static_cast<std::int64_t>(rows.size()) * 64 < bytes && refill())
     {
-        char error[512] = "";
-        const ParquetString* strings = nullptr;
-        const std::int64_t num = plugin_->next(handle_, &strings, error, sizeof error);
-        if (num < 0)
+        // What does not fit any more waits in the page: a thousand rows of one dictionary may be a thousand long strings.
+        while (num_pending_ > 0 && size < bytes)
         {
-            damage_ = fmt::format("damaged parquet data ({})", error);
-            break;
-        }
-        if (num == 0) { break; }
-        for (std::int64_t i = 0; i < num; ++i)
-        {
-            ParquetRow row;
-            row.begin = size;
-            row.bytes = strings[i].bytes;
-            if (strings[i].data == nullptr) { row.kind = ParquetRow::Kind::null; }
-            else if (row.bytes > max_row_bytes) { row.kind = ParquetRow::Kind::too_long; }
-            else
-            {
-                const std::int64_t wanted = size + row.bytes + TextBlock::padding;
-                if (wanted > data.capacity()) { data.reserve(std::max(wanted, data.capacity() + data.capacity() / 2)); }
-                std::memcpy(data.data() + size, strings[i].data, static_cast<std::size_t>(row.bytes));
-                size += row.bytes;
-            }
-            rows.push_back(row);
+            take(*pending_++, max_row_bytes, data, size, rows);
+            --num_pending_;
         }
     }
-    if (!rows.empty()) { data.reserve(size + TextBlock::padding); }
     if (rows.empty() && damage_) { throw DamagedStream(*damage_); }
+    if (!rows.empty()) { data.reserve(size + TextBlock::padding); }
     return !rows.empty();
+}
+
+bool ParquetInput::refill()
+{
+    if (num_pending_ > 0) { return true; }
+    if (damage_) { return false; }
+    char error[512] = "";
+    num_pending_ = plugin_->next(handle_, &pending_, error, sizeof error);
+    if (num_pending_ < 0)
+    {
+        num_pending_ = 0;
+        damage_ = fmt::format("damaged parquet data ({})", error);
+    }
+    return num_pending_ > 0;
+}
+
+void ParquetInput::take(const ParquetString& string, std::int64_t max_row_bytes, ByteBuffer& data, std::int64_t& size,
+                        std::vector<ParquetRow>& rows)
+{
+    ParquetRow row;
+    row.begin = size;
+    row.bytes = string.bytes;
+    if (string.data == nullptr) { row.kind = ParquetRow::Kind::null; }
+    else if (row.bytes > max_row_bytes) { row.kind = ParquetRow::Kind::too_long; }
+    else
+    {
+        const std::int64_t wanted = size + row.bytes + TextBlock::padding;
+        if (wanted > data.capacity()) { data.reserve(std::max(wanted, data.capacity() + data.capacity() / 2)); }
+        std::memcpy(data.data() + size, string.data, static_cast<std::size_t>(row.bytes));
+        size += row.bytes;
+    }
+    rows.push_back(row);
 }
 
 }  // namespace plimsoll

@@ -47,9 +47,15 @@ class ParquetInput
               std::vector<ParquetRow>& rows);
 
   private:
+    bool refill();
+    static void take(const ParquetString& string, std::int64_t max_row_bytes, ByteBuffer& data, std::int64_t& size,
+                     std::vector<ParquetRow>& rows);
+
     const ParquetPluginTable* plugin_ = nullptr;
     std::string path_;
     void* handle_ = nullptr;
+    const ParquetString* pending_ = nullptr;  ///< rows of the plug-in's batch that were not taken yet
+    std::int64_t num_pending_ = 0;
     std::optional<std::string> damage_;
 };
 

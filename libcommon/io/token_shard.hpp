@@ -111,7 +111,7 @@ struct DocumentPiece
 {
     std::int64_t document = 0;  ///< number in the file, or in the source
     std::int64_t begin = 0, end = 0;
-    bool ends_here = false;     ///< its last token is in the range
+    bool ends_here = false;  ///< its last token is in the range
 };
 
 /// The pieces that make up tokens [begin, begin + num) of a file, found by bisection: nothing is kept between calls.

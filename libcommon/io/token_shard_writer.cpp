@@ -33,7 +33,8 @@ class Column
 
     /// Takes up the first `bytes` bytes of a kept file.
     Column(const std::string& path, Dtype dtype, std::int64_t bytes, std::uint32_t crc)
-        : dtype_(dtype), spill_(path, File::Mode::read_write)
+        : dtype_(dtype),
+          spill_(path, File::Mode::read_write)
     {
         std::vector<char> piece(format::block_bytes);
         block_.reserve(format::block_bytes);
@@ -45,7 +46,8 @@ class Column
             if (part == format::block_bytes) { account_block(); }
             done += part;
         }
-        VALIDATE(crc_so_far() == crc, FormatError, "{}: is not what it was (crc32c {:08x}, not {:08x})", path, crc_so_far(), crc);
+        VALIDATE(crc_so_far() == crc, FormatError, "{}: is not what it was (crc32c {:08x}, not {:08x})", path,
+                 crc_so_far(), crc);
     }
 
     /// Brings the last block into the file as far as it goes; it is written again when it is full.
@@ -285,7 +287,10 @@ TokenShardWriter::TokenShardWriter(std::string path, std::int64_t vocab, std::st
     impl_ = std::make_unique<Impl>(std::move(path), vocab, spill);
     impl_->tokenizer = std::move(tokenizer);
     impl_->fingerprint = std::move(fingerprint);
-    if (with_loss_mask) { impl_->loss_mask = std::make_unique<Column>(impl_->path + loss_mask_spill, Dtype::u8, spill); }
+    if (with_loss_mask)
+    {
+        impl_->loss_mask = std::make_unique<Column>(impl_->path + loss_mask_spill, Dtype::u8, spill);
+    }
 }
 
 TokenShardWriter::TokenShardWriter(std::string path, std::int64_t vocab, std::string tokenizer, std::string fingerprint,
@@ -322,7 +327,10 @@ TokenShardProgress TokenShardWriter::persist(Durable durable)
 
 void TokenShardWriter::remove_spill_files(const std::string& path)
 {
-    for (const char* end : {tokens_spill, ends_spill, text_bytes_spill, loss_mask_spill}) { ::unlink((path + end).c_str()); }
+    for (const char* end : {tokens_spill, ends_spill, text_bytes_spill, loss_mask_spill})
+    {
+        ::unlink((path + end).c_str());
+    }
 }
 
 TokenShardWriter::~TokenShardWriter()

@@ -169,6 +169,13 @@ def test_parquet_columns_of_many_types(run, tmp_path, kind):
     assert documents_of(tmp_path / "out") == texts
 
 
+def test_parquet_rows_larger_than_a_block_are_cut_between_rows(run, tmp_path):
+    texts = [letter * 50_000 for letter in "ab"] * 100
+    write_parquet(tmp_path / "a.parquet", pa.table({"text": pa.array(texts).dictionary_encode()}))
+    assert run("shard", "--input", "a.parquet", "--block-bytes", "64KiB", "--out", "out").rc == 0
+    assert documents_of(tmp_path / "out") == texts
+
+
 def test_parquet_without_a_value_is_a_bad_record(run, tmp_path):
     write_parquet(tmp_path / "a.parquet", pa.table({"text": ["a", None, "b", "long " * 10, None]}))
     write_parquet(tmp_path / "s.parquet", pa.table({"m": [{"t": "a"}, None, {"t": None}, {"t": "b"}]}))

@@ -253,3 +253,15 @@ def test_ranks_write_what_one_process_writes(tools, run, tmp_path, corpus, good,
     assert done.stdout.count("written ") == 1
     same_files(good, tmp_path / "out")
     assert os.listdir(tmp_path) == ["out"]
+
+
+def test_the_array_job_script_ends_in_one_corpus(tools, tmp_path, source_dir, inputs, good):
+    env = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "SLURM_ARRAY_TASK_COUNT": "3", "SLURM_CPUS_PER_TASK": "1"}
+    command = ["bash", source_dir / "slurm" / "shard_array.sbatch", inputs / "*", "bytes", tmp_path / "out", "--shard-tokens",
+               "150000", "--validation", "5%", "--on-bad-record", "skip"]
+    for task in (1, 0, 2, 1):
+        done = subprocess.run(command, env={**env, "SLURM_ARRAY_TASK_ID": str(task)}, capture_output=True, text=True,
+                              timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+    assert "part 1 of 3 is done already" in done.stdout
+    same_files(good, tmp_path / "out")

@@ -56,19 +56,26 @@ std::string set_validation(const OptionValue& value, double& share)
 void declare(OptionSet& options, Options& o)
 {
     declare_run_config(options, o.config);
-    options.add_texts("", "input", o.corpus.inputs, "jsonl, txt (.gz, .zst too), Parquet: files, patterns ('text/*.jsonl.zst', in quotes or not), @LIST of such, - for standard input")
+    options
+        .add_texts("", "input", o.corpus.inputs,
+                   "jsonl, txt (.gz, .zst too), Parquet: files, patterns ('text/*.jsonl.zst', in quotes or not), @LIST "
+                   "of such, - for standard input")
         .value_name("FILE ...")
         .peers({"input-prefix", "files"});
-    options.add_text("", "input-list", o.input_list, "the same as --input @FILE: one path or pattern a line").value_name("FILE");
+    options.add_text("", "input-list", o.input_list, "the same as --input @FILE: one path or pattern a line")
+        .value_name("FILE");
     options.add_text("", "tokenizer", o.corpus.tokenizer, "bytes (id = byte, 256 ends a document)")
         .peers({"tokenizer-type", "tokenizer-model"});
     options.add_text("", "out", o.out, "directory of the shards; appears when all are complete")
         .value_name("DIR")
         .peers({"output-prefix", "output"});
-    options.add_choice("", "format", o.format, {"auto", "txt", "jsonl", "parquet"}, "of all inputs; auto: by their endings");
+    options.add_choice("", "format", o.format, {"auto", "txt", "jsonl", "parquet"},
+                       "of all inputs; auto: by their endings");
     options.add_choice("", "document", o.document, {"file", "line", "blank-line"},
                        "what a document is in txt: the file, a line, lines up to a blank one");
-    options.add_text("", "text-field", o.corpus.text.text_field, "field of jsonl, column of Parquet that holds the text; a.b is field b of a")
+    options
+        .add_text("", "text-field", o.corpus.text.text_field,
+                  "field of jsonl, column of Parquet that holds the text; a.b is field b of a")
         .value_name("NAME")
         .peers({"json-keys"});
     options
@@ -79,17 +86,22 @@ void declare(OptionSet& options, Options& o)
         .add_custom(
             "", "validation", OptionSet::Arity::one, "0",
             [&o](const OptionValue& value) { return set_validation(value, o.corpus.validation); },
-            "share of documents for OUT/validation, chosen by a hash of their text keyed by --seed N ([run] seed, the run's): 0.5%")
+            "share of documents for OUT/validation, chosen by a hash of their text keyed by --seed N ([run] seed, the "
+            "run's): 0.5%")
         .value_name("SHARE")
         .peers({"split"});
-    options.add_choice("", "on-bad-record", o.on_bad_record, {"error", "skip", "replace"},
-                       "skip: go on and list them in OUT/bad_records.jsonl; replace: and put a document of one U+FFFD in their place");
+    options.add_choice(
+        "", "on-bad-record", o.on_bad_record, {"error", "skip", "replace"},
+        "skip: go on and list them in OUT/bad_records.jsonl; replace: and put a document of one U+FFFD in their place");
     options
-        .add_bytes(
-            "", "max-record-bytes", o.corpus.text.max_record_bytes,
-            "a longer line, paragraph, file or string is a bad record; memory is at most 32 MiB + 16 x (threads + 1) x block-bytes + 9 x the longest record")
+        .add_bytes("", "max-record-bytes", o.corpus.text.max_record_bytes,
+                   "a longer line, paragraph, file or string is a bad record; memory is at most 32 MiB + 16 x (threads "
+                   "+ 1) x block-bytes + 9 x the longest record")
         .range(1, 4294967295.0 - 4096);
-    options.add_bytes("", "block-bytes", o.corpus.text.block_bytes, "text that each of --threads N ([run] threads, by default all cores allowed) has at a time; neither decides the output")
+    options
+        .add_bytes("", "block-bytes", o.corpus.text.block_bytes,
+                   "text that each of --threads N ([run] threads, by default all cores allowed) has at a time; neither "
+                   "decides the output")
         .range(1, 1 << 30);
     options.add_choice("", "special-in-text", o.special_in_text, {"text", "match", "error"},
                        "what the text of a special token means in a document: text, the token, a bad record");
@@ -100,7 +112,8 @@ void declare(OptionSet& options, Options& o)
         .value_name("N")
         .shown_default("none")
         .range(-1);
-    options.add_count("", "num-shards", o.num_shards, "tasks that share the input; each writes OUT/part_N, then `merge`")
+    options
+        .add_count("", "num-shards", o.num_shards, "tasks that share the input; each writes OUT/part_N, then `merge`")
         .value_name("N")
         .shown_default("none")
         .range(0)
@@ -129,13 +142,17 @@ void validate(Options& o)
     o.corpus.tokenizer_options.special_in_text = o.special_in_text == "match"   ? SpecialInText::match
                                                  : o.special_in_text == "error" ? SpecialInText::error
                                                                                 : SpecialInText::text;
-    VALIDATE((o.shard_index >= 0) == (o.num_shards > 0), UsageError, "--shard-index and --num-shards go together. give both");
+    VALIDATE((o.shard_index >= 0) == (o.num_shards > 0), UsageError,
+             "--shard-index and --num-shards go together. give both");
     VALIDATE(o.num_shards == 0 || o.shard_index < o.num_shards, UsageError,
              "--shard-index {} is not below --num-shards {} (it counts from 0)", o.shard_index, o.num_shards);
     o.corpus.part = std::max<std::int64_t>(0, o.shard_index);
     o.corpus.num_parts = o.num_shards;
     TextInputOptions& text = o.corpus.text;
-    text.format = o.format == "txt" ? TextFormat::txt : o.format == "jsonl" ? TextFormat::jsonl : o.format == "parquet" ? TextFormat::parquet : TextFormat::by_name;
+    text.format = o.format == "txt"       ? TextFormat::txt
+                  : o.format == "jsonl"   ? TextFormat::jsonl
+                  : o.format == "parquet" ? TextFormat::parquet
+                                          : TextFormat::by_name;
     text.document = o.document == "line"         ? DocumentUnit::line
                     : o.document == "blank-line" ? DocumentUnit::blank_line
                                                  : DocumentUnit::file;
@@ -148,14 +165,15 @@ Command shard_command(Options& o)
 {
     Command command;
     command.summary = "turns text into token shards (docs/token_shards.md)";
-    command.examples = {"plimsoll-shard --config demo.ini --input 'text/*.jsonl' --tokenizer bytes --out kjv "
-                        "--shard-tokens 64M --validation 0.5%",
-                        "plimsoll-shard --input book.txt --document blank-line --out book --dry-run",
-                        "plimsoll-shard --input 'text/*.jsonl.zst' --out parts --shard-index $SLURM_ARRAY_TASK_ID --num-shards 16",
-                        "plimsoll-shard merge 'parts/part_*' --out kjv    the parts as one",
-                        "plimsoll-shard inspect kjv                       what is in a directory or a shard",
-                        "plimsoll-shard inspect kjv --document 17         the text of one document",
-                        "plimsoll-shard verify kjv                        checks every byte of every shard"};
+    command.examples =
+        {"plimsoll-shard --config demo.ini --input 'text/*.jsonl' --tokenizer bytes --out kjv "
+         "--shard-tokens 64M --validation 0.5%",
+         "plimsoll-shard --input book.txt --document blank-line --out book --dry-run",
+         "plimsoll-shard --input 'text/*.jsonl.zst' --out parts --shard-index $SLURM_ARRAY_TASK_ID --num-shards 16",
+         "plimsoll-shard merge 'parts/part_*' --out kjv    the parts as one",
+         "plimsoll-shard inspect kjv                       what is in a directory or a shard",
+         "plimsoll-shard inspect kjv --document 17         the text of one document",
+         "plimsoll-shard verify kjv                        checks every byte of every shard"};
     command.declare = [&o](OptionSet& options) { declare(options, o); };
     command.validate = [&o] { validate(o); };
     command.run = [&o](const Invocation&)

@@ -22,9 +22,9 @@ std::string counted(std::int64_t num, const std::string& what)
 double bytes_done(const CorpusReport& report)
 {
     const double all = static_cast<double>(report.counts.text_bytes);
-    const double share = report.counts.bytes == 0 ? 1
-                                                  : 1 - static_cast<double>(report.resumed_bytes) /
-                                                            static_cast<double>(report.counts.bytes);
+    const double share = report.counts.bytes == 0
+                             ? 1
+                             : 1 - static_cast<double>(report.resumed_bytes) / static_cast<double>(report.counts.bytes);
     return all * share;
 }
 
@@ -57,7 +57,13 @@ std::string lengths_line(const CorpusReport& report)
     {
         text += fmt::format(" p{:.0f} {}", share * 100, format_grouped(report.lengths.quantile(share)));
     }
-    return text + fmt::format(" max {}\n", format_grouped(report.counts.longest));
+    text += fmt::format(" max {}", format_grouped(report.counts.longest));
+    if (report.cache_lookups > 0)
+    {
+        text += fmt::format("   pieces from the cache {:.1f} %",
+                            100 * static_cast<double>(report.cache_hits) / static_cast<double>(report.cache_lookups));
+    }
+    return text + "\n";
 }
 
 const char* special_fate(SpecialInText special)

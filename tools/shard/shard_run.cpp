@@ -47,8 +47,9 @@ class ShardObserver
     void operator()(const CorpusProgress& now)
     {
         if (visible_ && !progress_) { start(now); }
-        VALIDATE(!signals_.requested(), Interrupted, "stopped by {} ({}). run the same command again{}", signals_.name(),
-                 now.kept ? "what is done is kept" : "nothing was written", now.kept ? " to go on" : "");
+        VALIDATE(!signals_.requested(), Interrupted, "stopped by {} ({}). run the same command again{}",
+                 signals_.name(), now.kept ? "what is done is kept" : "nothing was written",
+                 now.kept ? " to go on" : "");
         if (!progress_) { return; }
         const double seconds =
             std::max(1e-3, std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count());
@@ -66,11 +67,13 @@ class ShardObserver
     {
         const auto tokenizer = make_tokenizer(options_.tokenizer, options_.tokenizer_options);
         Log log(stderr);
-        log.row("input",
-                fmt::format("{} file{}, {}          tokenizer  {}", format_grouped(now.files), now.files == 1 ? "" : "s",
-                            format_storage(static_cast<double>(now.total_bytes)),
-                            tokenizer_line(tokenizer->name(), tokenizer->vocab(), tokenizer->fingerprint())));
-        if (now.bytes > 0) { log.row("resumed", fmt::format("behind {} of the input", format_storage(static_cast<double>(now.bytes)))); }
+        log.row("input", fmt::format("{} file{}, {}          tokenizer  {}", format_grouped(now.files),
+                                     now.files == 1 ? "" : "s", format_storage(static_cast<double>(now.total_bytes)),
+                                     tokenizer_line(tokenizer->name(), tokenizer->vocab(), tokenizer->fingerprint())));
+        if (now.bytes > 0)
+        {
+            log.row("resumed", fmt::format("behind {} of the input", format_storage(static_cast<double>(now.bytes))));
+        }
         first_text_bytes_ = now.text_bytes;
         progress_ = std::make_unique<Progress>(stderr, kind_of(stderr), "shard", ProgressUnit::bytes, now.total_bytes);
     }
@@ -116,11 +119,12 @@ std::string parts_directory(const std::string& out)
     std::string path = out;
     while (path.size() > 1 && path.back() == '/') { path.pop_back(); }
     const std::size_t slash = path.rfind('/');
-    return slash == std::string::npos ? "." + path + ".parts" : path.substr(0, slash + 1) + "." + path.substr(slash + 1) + ".parts";
+    return slash == std::string::npos ? "." + path + ".parts"
+                                      : path.substr(0, slash + 1) + "." + path.substr(slash + 1) + ".parts";
 }
 
-CorpusReport merge_parts(const std::vector<std::string>& parts, const std::string& out, CorpusOptions::Existing existing,
-                         RankActivity* activity = nullptr)
+CorpusReport merge_parts(const std::vector<std::string>& parts, const std::string& out,
+                         CorpusOptions::Existing existing, RankActivity* activity = nullptr)
 {
     MergeOptions options;
     options.parts = parts;
@@ -137,7 +141,8 @@ CorpusReport merge_parts(const std::vector<std::string>& parts, const std::strin
                                    "stopped by {} (nothing was written). run the same command again", signals.name());
                           if (!progress)
                           {
-                              progress = std::make_unique<Progress>(stderr, kind_of(stderr), "merge", ProgressUnit::bytes, total);
+                              progress = std::make_unique<Progress>(stderr, kind_of(stderr), "merge",
+                                                                    ProgressUnit::bytes, total);
                           }
                           progress->update(done);
                       });
@@ -153,8 +158,10 @@ ExitCode run_ranks(const ShardRun& run, Communicator& world)
     agree(world,
           [&]
           {
-              VALIDATE(run.corpus.num_parts == 0, UsageError, "--num-shards {} under {} ranks (each would be a task of its own). "
-                       "leave it out, or start one rank a task", run.corpus.num_parts, world.size());
+              VALIDATE(run.corpus.num_parts == 0, UsageError,
+                       "--num-shards {} under {} ranks (each would be a task of its own). "
+                       "leave it out, or start one rank a task",
+                       run.corpus.num_parts, world.size());
               VALIDATE(run.corpus.mode == CorpusOptions::Mode::write, UsageError,
                        "--dry-run under {} ranks (one reads it all). start one rank", world.size());
               if (first) { check_corpus_output(run.out, existing); }
@@ -184,7 +191,8 @@ ExitCode run_ranks(const ShardRun& run, Communicator& world)
           [&]
           {
               ShardObserver observer(options, first);
-              mine = shard_corpus(options, [&](const CorpusProgress& now)
+              mine = shard_corpus(options,
+                                  [&](const CorpusProgress& now)
                                   {
                                       // The others wait for the slowest; that it still moves is what they look at.
                                       world.activity().tick();
@@ -197,7 +205,10 @@ ExitCode run_ranks(const ShardRun& run, Communicator& world)
           {
               if (!first) { return; }
               std::vector<std::string> parts;
-              for (std::int64_t i = 0; i < world.size(); ++i) { parts.push_back(corpus_part_directory(shared, i, world.size())); }
+              for (std::int64_t i = 0; i < world.size(); ++i)
+              {
+                  parts.push_back(corpus_part_directory(shared, i, world.size()));
+              }
               CorpusReport report = merge_parts(parts, run.out, run.corpus.existing, &world.activity());
               remove_tree(shared);
               report.threads = options.threads * static_cast<int>(world.size());

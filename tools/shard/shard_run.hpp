@@ -14,7 +14,7 @@ namespace plimsoll
 struct ShardRun
 {
     CorpusOptions corpus;  ///< threads 0: the cores that this process may use, shared by the ranks of its node
-    std::string out;  ///< as the user wrote it
+    std::string out;       ///< as the user wrote it
     bool json = false;
 };
 

@@ -80,7 +80,8 @@ TEST(CorpusPipeline, BlocksComeInOrderAndCanBeLeftAtAnyTime)
         CorpusPipeline pipeline(files, *tokenizer, options, {});
         while (const EncodedBlock* block = pipeline.next())
         {
-            text += tokenizer->decode(block->documents.ids.data(), static_cast<std::int64_t>(block->documents.ids.size()));
+            text +=
+                tokenizer->decode(block->documents.ids.data(), static_cast<std::int64_t>(block->documents.ids.size()));
         }
     }
     std::string expected;

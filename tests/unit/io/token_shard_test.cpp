@@ -468,7 +468,10 @@ TEST_F(TokenShardTest, ManyShardsAreNeverAllOpen)
 TEST_F(TokenShardTest, AnotherWriterGoesOnFromWhatWasPersisted)
 {
     std::vector<Ids> documents;
-    for (const std::int64_t num : {5, 40000, 1, 32768, 30000}) { documents.push_back(some_ids(num, 257, static_cast<std::uint64_t>(num))); }
+    for (const std::int64_t num : {5, 40000, 1, 32768, 30000})
+    {
+        documents.push_back(some_ids(num, 257, static_cast<std::uint64_t>(num)));
+    }
     const TokenShardInfo whole = write("whole.h5", documents);
     for (std::size_t cut = 0; cut <= documents.size(); ++cut)
     {
