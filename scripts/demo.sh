@@ -57,16 +57,20 @@ documents=$(wc -l <"$run/kjv.jsonl")
 bytes=$(wc -c <"$run/kjv.jsonl")
 echo "$documents documents, $bytes bytes"
 
-say "2 shard: bytes to token shards, 2 % of the documents for validation"
-"$bin/plimsoll-shard" --input "$run/kjv.jsonl" --tokenizer bytes --out "$run/kjv" --validation 2%
+say "2 train-bpe: a vocabulary of 4,096 ids, learned from the text"
+"$bin/plimsoll-shard" train-bpe --input "$run/kjv.jsonl" --vocab 4096 --pattern llama3 --out "$run/tokenizer.json"
 
-say "3 estimate: what two ranks with tp 2 need, before anything starts"
+say "3 shard: text to token shards, 2 % of the documents for validation"
+"$bin/plimsoll-shard" --input "$run/kjv.jsonl" --tokenizer "$run/tokenizer.json" --out "$run/kjv" --validation 2%
+"$bin/plimsoll-shard" verify "$run/kjv"
+
+say "4 estimate: what two ranks with tp 2 need, before anything starts"
 "$bin/plimsoll-estimate" --config "$config" --world 2 --tp 2
 
-say "4 a run that does not fit is refused before it allocates anything, with what would fit"
+say "5 a run that does not fit is refused before it allocates anything, with what would fit"
 expect 2 train refused --tp 2 --memory-limit 64MiB
 
-say "5 train: tp 2, one rank killed with SIGKILL after step 25"
+say "6 train: tp 2, one rank killed with SIGKILL after step 25"
 train demo --tp 2 --stop-at-step 40 &
 launcher=$!
 trap 'kill -9 $launcher 2>/dev/null || true' EXIT
@@ -80,26 +84,26 @@ trap - EXIT
 killed_at=$(last_step demo)
 echo "killed; the last step that it wrote is $killed_at"
 
-say "6 resume: the same command, to step 40"
+say "7 resume: the same command, to step 40"
 expect 75 train demo --tp 2 --stop-at-step 40
 
-say "7 reshard: the checkpoint of tp 2, rewritten for pp 2"
+say "8 reshard: the checkpoint of tp 2, rewritten for pp 2"
 "$bin/plimsoll-reshard" "$run/demo" "$run/resharded" --tp 1 --pp 2
 "$bin/plimsoll-reshard" verify "$run/resharded" --level full
 
-say "8 go on with pp 2 from the rewritten checkpoint, under a new name"
+say "9 go on with pp 2 from the rewritten checkpoint, under a new name"
 train demo-pp --pp 2 --checkpoint.resume "$run/resharded"
 
-say "9 go on with dp 2 and zero 1 from the checkpoint of tp 2 itself"
+say "10 go on with dp 2 and zero 1 from the checkpoint of tp 2 itself"
 train demo-dp --dp 2 --zero 1 --checkpoint.resume "$run/demo"
 
-say "10 verify: every byte of the last checkpoints against their checksums"
+say "11 verify: every byte of the last checkpoints against their checksums"
 for name in demo demo-pp demo-dp; do "$bin/plimsoll-reshard" verify "$run/$name" --level full; done
 
-say "11 bench: all-reduce of these two ranks"
+say "12 bench: all-reduce of these two ranks"
 mpiexec -n 2 "$bin/plimsoll-bench" allreduce --sizes 1K:4M
 
-say "12 report"
+say "13 report"
 for name in demo demo-pp demo-dp; do "$bin/plimsoll-report" "$run/$name"; done
 "$bin/plimsoll-report" "$run/demo-pp" --text
 
@@ -129,7 +133,7 @@ echo "largest relative difference of pp 2 and dp 2: $difference"
 
 first_loss=$(field demo loss | sed -n '1s/^[0-9]* \([^ ]*\).*/\1/p')
 last_loss=$(field demo-pp loss | tail -n 1 | cut -d ' ' -f 2)
-awk -v first="$first_loss" -v last="$last_loss" 'BEGIN { exit !(last > 0 && last < first && first < 10) }' ||
+awk -v first="$first_loss" -v last="$last_loss" 'BEGIN { exit !(last > 0 && last < first && first < 20) }' ||
     die "the model did not learn (loss $first_loss at the start, $last_loss at the end)"
 last_val=$(field demo-pp val_loss | tail -n 1 | cut -d ' ' -f 2)
 bits=$(field demo-pp bits_per_byte | tail -n 1 | cut -d ' ' -f 2)
@@ -150,7 +154,7 @@ printf '%-9s %s\n' \
     reshard "tp 2 -> pp 2, every element once, digests equal" \
     pp "pp 2: steps $(($(last_step demo) + 1)) to $(last_step demo-pp) from the rewritten checkpoint" \
     dp "dp 2 zero 1: the same steps from the checkpoint of tp 2; losses differ by at most $difference" \
-    loss "$(printf '%.4f -> %.4f' "$first_loss" "$last_loss") nats per byte, validation $(printf '%.4f' "$last_val") ($(printf '%.2f' "$bits") bits per byte)" \
+    loss "$(printf '%.4f -> %.4f' "$first_loss" "$last_loss") nats per token, validation $(printf '%.4f' "$last_val") ($(printf '%.2f' "$bits") bits per byte)" \
     memory "tp 2: $(memory demo)" "" "pp 2: $(memory demo-pp)" "" "dp 2: $(memory demo-dp)" \
     verify "demo, demo-pp, demo-dp: ok" \
     report "$run/demo-pp/report.html (also demo, demo-dp)" \

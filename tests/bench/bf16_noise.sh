@@ -20,8 +20,8 @@ if [ ! -d "$work/kjv" ]; then
     "$source_dir/datasets/fetch_kjv.sh" "$work"
     "$bin/plimsoll-shard" --input "$work/kjv.jsonl" --tokenizer bytes --out "$work/kjv" --validation 2%
 fi
-# The demo's length is tokens, here the steps are given.
-sed "s/^tokens = 250K/steps = $steps/" "$source_dir/jobs/demo.ini" >"$work/noise.ini"
+# The demo's length is tokens, here the steps are given; a model of bytes, which a few hundred steps get far with.
+sed "s/^tokens = 250K/steps = $steps/; s/llama-6m/llama-5m/" "$source_dir/jobs/demo.ini" >"$work/noise.ini"
 ln -sfn "$source_dir/jobs/models" "$work/models"
 # train NAME OPTIONS...
 train()

@@ -41,13 +41,13 @@ def main():
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(regex), "isolated"),
                                                        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
-    trainer = trainers.BpeTrainer(vocab_size=options.vocab, show_progress=False,
+    trainer = trainers.BpeTrainer(vocab_size=options.vocab, show_progress=False, special_tokens=[a["content"] for a in ours["added_tokens"]],
                                   initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     start, used = time.perf_counter(), cpu(resource.RUSAGE_SELF)
     tokenizer.train_from_iterator(texts, trainer)
     print(f"tokenizers: {time.perf_counter() - start:.1f} s, {cpu(resource.RUSAGE_SELF) - used:.1f} s CPU")
     theirs = json.loads(tokenizer.to_str())["model"]
-    same = ours["model"]["vocab"] == theirs["vocab"] and ours["model"]["merges"] == [list(merge) for merge in theirs["merges"]]
+    same = ours["model"]["vocab"] == theirs["vocab"] and ours["model"]["merges"] == [" ".join(merge) for merge in theirs["merges"]]
     print(f"vocabulary and merges are {'the same' if same else 'DIFFERENT'}")
 
 

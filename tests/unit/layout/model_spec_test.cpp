@@ -302,7 +302,7 @@ TEST(ModelSpec, CountsOfKnownModelsAreThePublishedOnes)
         {"gpt2-xl", 1557611200},    {"llama-3.2-1b", 1235814400},    {"llama-3.1-8b", 8030261248},
         {"llama-3.1-70b", 70553706496}, {"llama-3.1-405b", 405853388800}, {"qwen2.5-0.5b", 494032768},
         {"qwen3-0.6b", 596049920},  {"tinyllama-1.1b", 1100048384},  {"smollm-135m", 134515008},
-        {"llama-5m", 5000960},
+        {"llama-5m", 5000960},      {"llama-6m", 5917952},
     };
     for (const Row& row : rows)
     {
