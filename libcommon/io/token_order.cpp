@@ -49,13 +49,35 @@ void fill_row(const std::vector<std::int64_t>& tokens, const std::vector<std::ui
 
 constexpr std::uint64_t stream_stage = 11;
 
-std::int64_t samples_in(const OrderSource& source, std::int64_t seq_len)
+/// Reads the ends of all documents once.
+PackPlan plan_packing(const TokenSource& source, std::int64_t seq_len)
 {
-    const std::int64_t tokens = source.tokens->num_tokens();
-    const std::int64_t samples = (tokens - 1) / seq_len;
-    VALIDATE(samples > 0, ConfigError, "the data{} holds {} tokens (seq-len {} needs {}). use a shorter seq-len or more text",
-             source.name.empty() ? "" : " of '" + source.name + "'", tokens, seq_len, seq_len + 1);
-    return samples;
+    constexpr std::int64_t stretch = std::int64_t{1} << 22;
+    return PackPlan(seq_len,
+                    [&](const std::function<void(std::int64_t)>& take)
+                    {
+                        std::int64_t length = 0;
+                        for (std::int64_t begin = 0; begin < source.num_tokens(); begin += stretch)
+                        {
+                            for (const DocumentPiece& piece : source.pieces(begin, std::min(stretch, source.num_tokens() - begin)))
+                            {
+                                length += piece.end - piece.begin;
+                                if (!piece.ends_here) { continue; }
+                                take(length);
+                                length = 0;
+                            }
+                        }
+                    });
+}
+
+std::vector<PackPlan> plan_packing(const std::vector<OrderSource>& sources, const OrderSettings& settings)
+{
+    std::vector<PackPlan> plans;
+    for (const OrderSource& source : sources)
+    {
+        if (settings.best_fit && settings.seq_len > 0) { plans.push_back(plan_packing(*source.tokens, settings.seq_len)); }
+    }
+    return plans;
 }
 
 /// Lines of a plan: what stands before the first space, and what behind it.
@@ -102,13 +124,14 @@ std::uint64_t stage_seed(std::uint64_t seed, std::int64_t base)
 }
 
 TokenOrder::TokenOrder(const TokenSource& source, std::int64_t seq_len, std::uint64_t seed)
-    : TokenOrder({OrderSource{"", &source, 1.0}}, OrderSettings{seq_len, seed, Shuffle(), Fim()})
+    : TokenOrder({OrderSource{"", &source, 1.0}}, OrderSettings{seq_len, seed, Shuffle(), Fim(), false})
 {
 }
 
 TokenOrder::TokenOrder(std::vector<OrderSource> sources, const OrderSettings& settings)
     : sources_(std::move(sources)),
       settings_(settings),
+      plans_(plan_packing(sources_, settings)),
       samples_(make_samples(settings.seed))
 {
     for (std::int64_t d = 0; d < samples_.num_sources(); ++d) { num_samples_ += samples_.size(d); }
@@ -120,16 +143,33 @@ TokenOrder::TokenOrder(std::vector<OrderSource> sources, const OrderSettings& se
     }
 }
 
+std::int64_t TokenOrder::samples_in(std::size_t source) const
+{
+    const std::int64_t tokens = sources_[source].tokens->num_tokens();
+    const std::int64_t samples = plans_.empty() ? (tokens - 1) / settings_.seq_len : plans_[source].num_samples();
+    VALIDATE(samples > 0, ConfigError, "the data{} holds {} tokens (seq-len {} needs {}). use a shorter seq-len or more text",
+             sources_[source].name.empty() ? "" : " of '" + sources_[source].name + "'", tokens, settings_.seq_len,
+             plans_.empty() ? settings_.seq_len + 1 : 2);
+    return samples;
+}
+
+double TokenOrder::filled() const
+{
+    std::int64_t labels = 0;
+    for (const PackPlan& plan : plans_) { labels += plan.num_labels(); }
+    return plans_.empty() ? 1.0 : static_cast<double>(labels) / static_cast<double>(num_samples_ * settings_.seq_len);
+}
+
 SampleOrder TokenOrder::make_samples(std::uint64_t seed) const
 {
     VALIDATE(settings_.seq_len > 0, ConfigError, "seq-len {} is not positive", settings_.seq_len);
     std::vector<SampleSource> sources;
-    for (const OrderSource& source : sources_)
+    for (std::size_t d = 0; d < sources_.size(); ++d)
     {
         SampleSource made;
-        made.name = source.name;
-        made.size = samples_in(source, settings_.seq_len);
-        made.weight = source.weight;
+        made.name = sources_[d].name;
+        made.size = samples_in(d);
+        made.weight = sources_[d].weight;
         sources.push_back(std::move(made));
     }
     return SampleOrder(sources, settings_.shuffle.kind, settings_.shuffle.window_tokens / settings_.seq_len, seed);
@@ -164,24 +204,47 @@ void TokenOrder::read(std::int64_t first, std::int64_t num, TokenBatch& batch) c
     {
         const SampleId id = id_at(first + row);
         const TokenSource& source = *sources_[static_cast<std::size_t>(id.source)].tokens;
-        read_window(source, id.sample * seq_len, seq_len, tokens, mask);
-        if (settings_.fim.rate > 0) { rearrange(id, source, tokens); }
+        if (!plans_.empty()) { read_packed(id, tokens, mask); }
+        else
+        {
+            read_window(source, id.sample * seq_len, seq_len, tokens, mask);
+            rearrange(id, source, id.sample * seq_len, seq_len + 1, tokens.data());
+        }
         fill_row(tokens, mask, row, batch);
     }
 }
 
 /// The end of a document stays its end.
-void TokenOrder::rearrange(const SampleId& id, const TokenSource& source, std::vector<std::int64_t>& tokens) const
+void TokenOrder::rearrange(const SampleId& id, const TokenSource& source, std::int64_t begin, std::int64_t num,
+                           std::int64_t* tokens) const
 {
-    const std::int64_t begin = id.sample * settings_.seq_len;
+    if (settings_.fim.rate <= 0) { return; }
     FimPiece key;
     key.seed = samples_.seed(id.source);
     key.epoch = id.epoch;
     key.sample = id.sample;
-    for (const DocumentPiece& piece : source.pieces(begin, static_cast<std::int64_t>(tokens.size())))
+    for (const DocumentPiece& piece : source.pieces(begin, num))
     {
         key.document = piece.document;
-        fill_in_the_middle(settings_.fim, key, tokens.data() + (piece.begin - begin), piece.end - piece.begin - (piece.ends_here ? 1 : 0));
+        fill_in_the_middle(settings_.fim, key, tokens + (piece.begin - begin), piece.end - piece.begin - (piece.ends_here ? 1 : 0));
+    }
+}
+
+/// Nothing is predicted across documents: the first token of a piece is no label.
+void TokenOrder::read_packed(const SampleId& id, std::vector<std::int64_t>& tokens, std::vector<std::uint8_t>& mask) const
+{
+    const auto d = static_cast<std::size_t>(id.source);
+    const TokenSource& source = *sources_[d].tokens;
+    tokens.clear();
+    mask.clear();
+    for (const PackPiece& piece : plans_[d].pieces(id.sample))
+    {
+        const std::size_t at = tokens.size();
+        tokens.resize(at + static_cast<std::size_t>(piece.length));
+        mask.resize(tokens.size());
+        source.read(piece.begin, piece.length, tokens.data() + at, mask.data() + at);
+        rearrange(id, source, piece.begin, piece.length, tokens.data() + at);
+        mask[at] = 0;
     }
 }
 
@@ -206,6 +269,7 @@ std::vector<std::string> TokenOrder::plan_fields() const
     {
         fields.push_back(fmt::format("shuffle window-v1 {}", samples_.pool_samples()));
     }
+    if (settings_.best_fit) { fields.push_back("packing best-fit-v1"); }
     const Fim& fim = settings_.fim;
     if (fim.rate > 0)
     {
@@ -237,7 +301,7 @@ std::string TokenOrder::plan_hash() const { return sha256_hex(fmt::format("{}", 
 std::string append_fault(const std::vector<std::string>& old_fields, const TokenOrder& now)
 {
     const PlanLines old = lines_of(old_fields), present = lines_of(now.plan_fields());
-    for (const char* field : {"order", "seq-len", "overlap", "shuffle", "fim"})
+    for (const char* field : {"order", "seq-len", "overlap", "shuffle", "packing", "fim"})
     {
         if (value_of(old, field) != value_of(present, field))
         {

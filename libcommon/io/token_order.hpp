@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "io/pack_plan.hpp"
 #include "io/sample_order.hpp"
 #include "io/token_batch.hpp"
 #include "io/token_shard.hpp"
@@ -31,9 +32,10 @@ struct OrderSettings
     std::uint64_t seed = 0;
     Shuffle shuffle;
     Fim fim;
+    bool best_fit = false;  ///< packing
 };
 
-/// Order of training samples. Memory: that of SampleOrder, whatever the number of samples.
+/// Order of training samples. Memory: that of SampleOrder, whatever the number of samples; with best-fit that of a PackPlan too.
 /// One thread at a time; each rank has its own.
 class TokenOrder
 {
@@ -61,6 +63,8 @@ class TokenOrder
     /// before it are then no more at hand. 0: the stage that a run begins with.
     void begin_stage(std::int64_t base);
     std::int64_t stage_base() const { return stage_base_; }
+    /// Share of the places for labels that are filled; 1 unless packed.
+    double filled() const;
     /// Of positions [stage_base, end), how many each source has.
     std::vector<std::int64_t> counts(std::int64_t end) const;
 
@@ -73,11 +77,14 @@ class TokenOrder
     std::string content_of(std::size_t source, std::size_t num_shards) const;
 
   private:
-    void rearrange(const SampleId& id, const TokenSource& source, std::vector<std::int64_t>& tokens) const;
+    void rearrange(const SampleId& id, const TokenSource& source, std::int64_t begin, std::int64_t num, std::int64_t* tokens) const;
+    void read_packed(const SampleId& id, std::vector<std::int64_t>& tokens, std::vector<std::uint8_t>& mask) const;
+    std::int64_t samples_in(std::size_t source) const;
     SampleOrder make_samples(std::uint64_t seed) const;
 
     std::vector<OrderSource> sources_;
     OrderSettings settings_;
+    std::vector<PackPlan> plans_;  ///< of the sources, with best-fit
     std::int64_t num_samples_ = 0;
     std::int64_t stage_base_ = 0;
     SampleOrder samples_;

@@ -359,6 +359,10 @@ void declare_data(OptionSet& options, RunConfig::Data& data)
             "order of samples: all mixed; mixed within windows of N tokens, for storage with slow random access; as stored")
         .value_name("global|window:N|none")
         .peers({"dataloader-type", "shuffle-algo", "shuffle-block-size"});
+    options
+        .add_choice("data", "packing", data.packing, {"concat", "best-fit"},
+                    "how documents fill samples: one behind the other, cut where a sample ends; or so that few are cut")
+        .peers({"packing-strategy"});
     declare_fim(options, data.fim);
     declare_source(options, data, "data", "");
     options.add_named_sections("data", [&data](OptionSet& set, const std::string& name)

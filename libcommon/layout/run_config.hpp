@@ -94,6 +94,7 @@ struct RunConfig
     {
         std::int64_t seq_len = 0;
         Shuffle shuffle;
+        std::string packing = "concat";  ///< concat | best-fit
         Fim fim;
         std::vector<DataSource> sources;
     } data;

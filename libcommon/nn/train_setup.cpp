@@ -57,7 +57,7 @@ void open_data(TrainSetup& setup)
         sources.push_back({source.name, tokens.get(), source.weight});
         setup.data.push_back(std::move(tokens));
     }
-    setup.order = std::make_unique<TokenOrder>(std::move(sources), OrderSettings{data.seq_len, setup.config.run.seed, data.shuffle, data.fim});
+    setup.order = std::make_unique<TokenOrder>(std::move(sources), OrderSettings{data.seq_len, setup.config.run.seed, data.shuffle, data.fim, data.packing == "best-fit"});
 }
 
 void open_eval(TrainSetup& setup, const EvalSet& config, const Cadence& every)
@@ -124,6 +124,22 @@ bool is_judged_by_content(const std::string& key)
            (key.size() > suffix.size() && key.compare(key.size() - suffix.size(), suffix.size(), suffix) == 0);
 }
 
+std::vector<std::string> source_table(const TrainSetup& setup, const std::vector<double>& epochs)
+{
+    std::size_t width = 6;
+    for (const OrderSource& source : setup.order->sources()) { width = std::max(width, source.name.size()); }
+    std::vector<std::string> lines = {
+        fmt::format("{:<{}}  {:>6}  {:>18}  {:>8}  {:>14}", "source", width, "shards", "tokens", "share", "epochs in run")};
+    for (std::size_t d = 0; d < setup.data.size(); ++d)
+    {
+        const double share = setup.order->samples().share(static_cast<std::int64_t>(d));
+        lines.push_back(fmt::format("{:<{}}  {:>6}  {:>18}  {:>6.2f} %  {:>14.2f}", setup.order->sources()[d].name, width,
+                                    setup.data[d]->shards().size(), format_grouped(setup.data[d]->num_tokens()), 100 * share,
+                                    epochs[d]));
+    }
+    return lines;
+}
+
 }  // namespace
 
 const std::string& TrainSetup::fingerprint() const
@@ -148,23 +164,18 @@ std::vector<std::string> describe_data(const TrainSetup& setup)
 {
     const std::vector<double> epochs = epochs_in_run(setup);
     const auto shards_text = [](std::size_t shards) { return fmt::format("{} shard{}", shards, shards == 1 ? "" : "s"); };
+    std::vector<std::string> lines;
     if (setup.data.size() == 1)
     {
         const TokenSource& source = *setup.data.front();
-        return {fmt::format("{}, {} tokens, {} samples of {}, epochs in this run {:.2f}", shards_text(source.shards().size()),
+        lines = {fmt::format("{}, {} tokens, {} samples of {}, epochs in this run {:.2f}", shards_text(source.shards().size()),
                             format_grouped(source.num_tokens()), format_grouped(setup.order->num_samples()),
                             setup.config.data.seq_len, epochs.front())};
     }
-    std::size_t width = 6;
-    for (const OrderSource& source : setup.order->sources()) { width = std::max(width, source.name.size()); }
-    std::vector<std::string> lines = {
-        fmt::format("{:<{}}  {:>6}  {:>18}  {:>8}  {:>14}", "source", width, "shards", "tokens", "share", "epochs in run")};
-    for (std::size_t d = 0; d < setup.data.size(); ++d)
+    else { lines = source_table(setup, epochs); }
+    if (setup.config.data.packing == "best-fit")
     {
-        const double share = setup.order->samples().share(static_cast<std::int64_t>(d));
-        lines.push_back(fmt::format("{:<{}}  {:>6}  {:>18}  {:>6.2f} %  {:>14.2f}", setup.order->sources()[d].name, width,
-                                    setup.data[d]->shards().size(), format_grouped(setup.data[d]->num_tokens()), 100 * share,
-                                    epochs[d]));
+        lines.push_back(fmt::format("packing best-fit: {:.1f} % of the places for labels are filled", 100 * setup.order->filled()));
     }
     return lines;
 }

@@ -154,6 +154,22 @@ def test_a_megatron_pair_is_read_in_place(run, make_run, corpus, reference):
     assert "not below the vocabulary of 100 (vocab of its section, or the model's)" in done.stderr
 
 
+def test_best_fit_packing_goes_on_to_the_bit_and_is_guarded(run, blend):
+    through, stopped = blend("through"), blend("stopped")
+    packed = ("--data.packing", "best-fit", "--seq-len", 64, "--eval.every", "never", "--stop-at-step")
+    done = train(run, through, *packed, 6)
+    assert done.rc == 75, done.stderr
+    assert "packing best-fit: " in done.stderr and "% of the places for labels are filled" in done.stderr
+    steps = [row for row in metrics(through) if "loss" in row]
+    assert all(row["valid_tokens"] <= 4 * 64 for row in steps) and any(row["valid_tokens"] < 4 * 64 for row in steps)
+    assert train(run, stopped, *packed, 2).rc == 75
+    assert train(run, stopped, *packed, 6).rc == 75
+    assert losses(stopped) == losses(through)
+    done = train(run, stopped, "--seq-len", 64, "--stop-at-step", 8)
+    assert done.rc == 2
+    assert "data.packing changed from 'best-fit' to 'concat'" in done.stderr
+
+
 def test_fim_goes_on_to_the_bit_and_needs_its_marks(run, make_run):
     fim = ("--data.fim-rate", "0.8", "--data.fim-tokens", 1, 2, 3)
     through, stopped = make_run("through"), make_run("stopped")

@@ -216,6 +216,29 @@ def fill_in_the_middle(rate, spm_rate, marks, seed, document, epoch, sample, tok
     return pre + before + suf + behind + mid + middle
 
 
+def pack(lengths, seq_len):
+    """Samples as lists of (begin, length) in the concatenated documents."""
+    pieces, begin = [], 0
+    for n in lengths:
+        at = 0
+        while n - at > 1:
+            pieces.append((min(seq_len + 1, n - at), begin + at))
+            at += seq_len
+        begin += n
+    samples, by_room = [], {}
+    for length, begin in sorted(pieces, key=lambda p: (-p[0], p[1])):
+        fitting = [room for room, open_samples in by_room.items() if open_samples and room >= length]
+        if fitting:
+            room = min(fitting)
+            sample = by_room[room].pop()
+        else:
+            room, sample = seq_len + 1, len(samples)
+            samples.append([])
+        samples[sample].append((begin, length))
+        by_room.setdefault(room - length, []).append(sample)
+    return samples
+
+
 def order_vectors():
     window = []
     for size, samples, seed in [(1, 16, 0), (1605, 160, 3), (5000, 1, 7), (100003, 3000, 1), (10**9 + 7, 10**6, U64)]:
@@ -252,7 +275,12 @@ def order_vectors():
         out = fill_in_the_middle(rate, spm_rate, (900, 901, 902), seed, document, epoch, sample, list(range(count)))
         fim.append({"rate": rate, "spm_rate": spm_rate, "seed": hex64(seed), "document": document, "epoch": epoch, "sample": sample,
                     "tokens": out})
-    return {"window": window, "blend": blend, "fim": fim}
+    packing = []
+    for count, longest, seq_len, seed in [(1, 5, 8, 0), (40, 30, 8, 1), (300, 100, 64, 2), (100, 20, 64, 3)]:
+        stream = CounterRng(seed, 6, 0)
+        lengths = [1 + (stream.bits(i) * longest >> 64) for i in range(count)]
+        packing.append({"seq_len": seq_len, "lengths": lengths, "samples": [[list(p) for p in s] for s in pack(lengths, seq_len)]})
+    return {"window": window, "blend": blend, "fim": fim, "packing": packing}
 
 
 def hex64(x):
