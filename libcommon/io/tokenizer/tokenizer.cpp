@@ -7,6 +7,7 @@
 #include "io/file.hpp"
 #include "io/tokenizer/byte_bpe_tokenizer.hpp"
 #include "io/tokenizer/bytes_tokenizer.hpp"
+#include "io/tokenizer/json_subwords.hpp"
 #include "io/tokenizer/rank_file.hpp"
 #include "io/tokenizer/sentencepiece_tokenizer.hpp"
 #include "io/tokenizer/tokenizer_json.hpp"
@@ -38,11 +39,7 @@ std::unique_ptr<Tokenizer> make_from_json(const std::string& path, const Tokeniz
 {
     TokenizerJson json = read_tokenizer_json(path);
     if (is_byte_bpe(json)) { return make_byte_bpe(std::move(json), options); }
-    const std::string type = json.normalizer.is_object() ? json.normalizer.value("type", "") : "none";
-    const std::string pre = json.pre_tokenizer.is_object() ? json.pre_tokenizer.value("type", "") : "none";
-    throw FormatError(
-        fmt::format("{}: model {} with normalizer {} and pre_tokenizer {} is not supported (only byte-level bpe is)",
-                    path, json.model.type, type, pre));
+    return make_sentencepiece_like(json, options);
 }
 
 }  // namespace
