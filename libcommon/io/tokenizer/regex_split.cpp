@@ -25,6 +25,16 @@ std::string pcre_message(int code)
 
 }  // namespace
 
+std::string regex_version()
+{
+    char version[64] = "";
+    char unicode[64] = "";
+    pcre2_config(PCRE2_CONFIG_VERSION, version);
+    pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, unicode);
+    const std::string text = version;
+    return text.substr(0, text.find(' ')) + ", unicode " + unicode;
+}
+
 struct RegexPattern::Impl
 {
     std::string pattern;
@@ -36,10 +46,14 @@ RegexPattern::RegexPattern(const std::string& pattern, bool is_literal) : impl_(
     impl_->pattern = pattern;
     int error = 0;
     PCRE2_SIZE offset = 0;
+    // As Oniguruma reads it in HF: ^ and $ at each line, and only LF ends one.
+    pcre2_compile_context* context = pcre2_compile_context_create(nullptr);
+    pcre2_set_newline(context, PCRE2_NEWLINE_LF);
     const std::uint32_t options =
-        PCRE2_UTF | PCRE2_NO_UTF_CHECK | (is_literal ? PCRE2_LITERAL : PCRE2_UCP | PCRE2_DOLLAR_ENDONLY);
+        PCRE2_UTF | PCRE2_NO_UTF_CHECK | (is_literal ? PCRE2_LITERAL : PCRE2_UCP | PCRE2_MULTILINE);
     impl_->code =
-        pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), options, &error, &offset, nullptr);
+        pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), options, &error, &offset, context);
+    pcre2_compile_context_free(context);
     VALIDATE(impl_->code != nullptr, FormatError, "split pattern '{}' cannot be used ({} at byte {})", pattern,
              pcre_message(error), offset);
     // Without JIT (a processor that has none) it is slower, not different.

@@ -9,6 +9,9 @@
 namespace plimsoll
 {
 
+/// Library and Unicode version, which decide what such patterns match.
+std::string regex_version();
+
 /// A compiled pattern. Immutable, shared by threads.
 class RegexPattern
 {

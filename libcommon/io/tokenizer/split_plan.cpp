@@ -70,6 +70,8 @@ SplitStage split_stage(const Json& part)
         stage.rules = *rules;
         return stage;
     }
+    VALIDATE(is_text || stage.pattern_text.find("}+") == std::string::npos, FormatError,
+             "split pattern '{}' is not supported ('}}+' means another thing to each engine)", stage.pattern_text);
     stage.kind = SplitStage::Kind::regex;
     stage.pattern = std::make_shared<const RegexPattern>(stage.pattern_text, is_text);
     return stage;
@@ -99,7 +101,7 @@ std::string describe(const SplitPlan& plan)
         case SplitPlan::Kind::deepseek: return "pattern deepseek-v3";
         case SplitPlan::Kind::stages: break;
     }
-    return fmt::format("{} splits of its own", plan.stages.size());
+    return fmt::format("{} splits of its own (pcre2 {})", plan.stages.size(), regex_version());
 }
 
 void digit_spans(std::string_view text, bool individual, std::vector<Span>& spans)

@@ -1,0 +1,220 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <random>
+#include <string>
+
+#include "base/error.hpp"
+#include "io/tokenizer/bpe_merger.hpp"
+#include "io/tokenizer/nfc.hpp"
+#include "io/tokenizer/piece_hash.hpp"
+#include "io/tokenizer/rank_file.hpp"
+#include "io/tokenizer/tokenizer.hpp"
+#include "io/tokenizer/tokenizer_json.hpp"
+#include "support/expect_error.hpp"
+#include "support/temp_dir.hpp"
+
+namespace plimsoll
+{
+
+namespace
+{
+
+// 256 bytes, then `num` random pairs of what is there, over few letters so that they meet.
+BpeDefinition random_definition(std::uint64_t seed, int num, bool by_rank)
+{
+    std::mt19937_64 random(seed);
+    BpeDefinition definition;
+    definition.by_rank = by_rank;
+    for (std::size_t byte = 0; byte < 256; ++byte)
+    {
+        definition.byte_ids[byte] = static_cast<std::int64_t>(byte);
+        definition.tokens.emplace_back(1, static_cast<char>(byte));
+    }
+    while (num > 0)
+    {
+        const auto pick = [&]
+        {
+            return random() % 3 == 0 && definition.tokens.size() > 256
+                       ? 256 + random() % (definition.tokens.size() - 256)
+                       : 'a' + random() % 4;
+        };
+        const std::size_t left = pick();
+        const std::size_t right = pick();
+        const std::string token = definition.tokens[left] + definition.tokens[right];
+        if (std::find(definition.tokens.begin(), definition.tokens.end(), token) != definition.tokens.end())
+        {
+            continue;
+        }
+        definition.merges.push_back({static_cast<std::uint32_t>(left), static_cast<std::uint32_t>(right),
+                                     static_cast<std::uint32_t>(definition.tokens.size())});
+        definition.tokens.push_back(token);
+        --num;
+    }
+    // Later tokens may come first: nothing says that what a merge needs has a lower rank.
+    std::shuffle(definition.merges.begin(), definition.merges.end(), random);
+    return definition;
+}
+
+std::vector<std::uint32_t> merge_naively(const BpeTables& tables, const std::string& piece)
+{
+    std::vector<std::uint32_t> ids;
+    for (const char byte : piece) { ids.push_back(static_cast<unsigned char>(byte)); }
+    for (;;)
+    {
+        std::uint32_t lowest = BpeTables::no_rank;
+        std::size_t place = 0;
+        for (std::size_t i = 0; i + 1 < ids.size(); ++i)
+        {
+            const std::uint32_t rank = tables.pair_rank(ids[i], ids[i + 1]);
+            if (rank < lowest) { lowest = rank, place = i; }
+        }
+        if (lowest == BpeTables::no_rank) { return ids; }
+        ids[place] = tables.merged_id(lowest);
+        ids.erase(ids.begin() + static_cast<std::ptrdiff_t>(place) + 1);
+    }
+}
+
+std::string json_text(const std::string& vocab, const std::string& merges, const std::string& more = "")
+{
+    return R"({"version": "1.0", "added_tokens": [{"id": 9, "content": "<|endoftext|>", "special": true, "normalized": false}],)"
+           R"("pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, )" +
+           more + R"("model": {"type": "BPE", "vocab": {)" + vocab + R"(}, "merges": [)" + merges + "]}}";
+}
+
+std::string message_of_json(const std::string& text)
+{
+    return testing::message_of([&] { parse_tokenizer_json("t.json", text); });
+}
+
+}  // namespace
+
+TEST(BpeMerger, ShortAndLongPiecesMergeAsTheDefinitionSays)
+{
+    for (const bool by_rank : {false, true})
+    {
+        const BpeTables tables(random_definition(by_rank ? 3 : 5, 60, by_rank));
+        BpeMerger merger(tables);
+        std::mt19937_64 random(1);
+        for (int i = 0; i < 400; ++i)
+        {
+            std::string piece;
+            for (std::size_t bytes = 1 + random() % (i % 4 == 0 ? 300 : 64); bytes > 0; --bytes)
+            {
+                piece.push_back(static_cast<char>('a' + random() % (1 + static_cast<std::size_t>(i) % 5)));
+            }
+            std::vector<std::uint32_t> ids = {7};
+            merger.merge(piece, ids);
+            ids.erase(ids.begin());
+            ASSERT_EQ(ids, merge_naively(tables, piece)) << piece;
+        }
+    }
+}
+
+TEST(BpeMerger, AMillionEqualLettersTakeNoTime)
+{
+    const BpeTables tables(random_definition(9, 60, true));
+    BpeMerger merger(tables);
+    std::vector<std::uint32_t> ids;
+    merger.merge(std::string(1'000'000, 'a'), ids);
+    std::size_t bytes = 0;
+    for (const std::uint32_t id : ids) { bytes += tables.definition().tokens[id].size(); }
+    EXPECT_EQ(bytes, 1'000'000U);
+}
+
+TEST(RankFile, BrokenFilesAreRefusedWithTheLine)
+{
+    const auto message = [](const std::string& text)
+    { return testing::message_of([&] { parse_rank_file("x.tiktoken", text); }); };
+    EXPECT_EQ(message("IQ== 0\n?? 1\n"), "x.tiktoken: line 2 is not 'base64 rank'");
+    EXPECT_EQ(message("IQ== 0\nIg== 0\n"), "x.tiktoken: line 2: rank 0 stands twice");
+    EXPECT_EQ(message("IQ== 0\nIQ== 1\n"), "x.tiktoken: the token of rank 1 stands twice");
+    EXPECT_EQ(message("IQ== 99999999\n"), "x.tiktoken: line 1: rank 99999999 is too high (at most 2097151)");
+    EXPECT_EQ(message("IQ== 100\n"),
+              "x.tiktoken: 100 of 101 ranks are missing (at most 16 may be left to special tokens)");
+    EXPECT_EQ(message("IQ== 0\n"),
+              "x.tiktoken: there is no token for byte 0x00 alone (text with it could not be encoded)");
+    EXPECT_TRUE(looks_like_rank_file("IQ== 0\nIg== 1\n"));
+    EXPECT_FALSE(looks_like_rank_file("\x0A\x0E\x0A\x05<unk>"));
+}
+
+TEST(TokenizerJson, BrokenFilesAreRefusedByName)
+{
+    EXPECT_EQ(message_of_json(R"({"version": "2.0"})"),
+              "t.json: version '2.0' is not known (of tokenizer.json). known: 1.0");
+    EXPECT_EQ(message_of_json(R"([1])"), "t.json: not a tokenizer.json (no object at the top)");
+    EXPECT_EQ(message_of_json(R"({"version": "1.0"})"), "t.json: there is no model");
+    EXPECT_EQ(message_of_json(R"({"version": "1.0", "model": {"type": "WordPiece"}})"),
+              "t.json: model type 'WordPiece' is not supported. supported: BPE, Unigram");
+    EXPECT_EQ(message_of_json(json_text(R"("a": 0, "b": 0)", "")),
+              "t.json: id 0 stands twice in model.vocab (the second is 'b')");
+    EXPECT_EQ(message_of_json(json_text(R"("a": 0, "a": 1)", "")), "t.json: token 'a' stands twice in model.vocab");
+    EXPECT_EQ(message_of_json(json_text(R"("a": 0, "b": 1)", R"("a b")")),
+              "t.json: merge 0 needs token 'ab', which is not in model.vocab");
+    EXPECT_EQ(message_of_json(json_text(R"("a": 0, "b": 1)", R"("a c")")),
+              "t.json: merge 0 needs token 'c', which is not in model.vocab");
+    EXPECT_EQ(message_of_json(json_text(R"("a": 0)", R"("a")")),
+              "t.json: merge 0 'a' is not two tokens with a space between them");
+    EXPECT_EQ(message_of_json(json_text(R"("a": 0)", "7")), R"(t.json: merge 0 is neither "a b" nor ["a", "b"])");
+    EXPECT_EQ(message_of_json("{").substr(0, 24), "t.json: not valid json (");
+}
+
+TEST(ByteBpe, ReadsMergesInBothFormsAndSaysWhatItCannotDo)
+{
+    const testing::TempDir folder;
+    const auto make = [&](const std::string& text)
+    {
+        std::ofstream(folder / "t.json") << text;
+        return make_tokenizer(folder / "t.json");
+    };
+    const std::string vocab = R"("a": 0, "b": 1, "ab": 2, "\u0120": 3, "\u0120ab": 4)";
+    for (const char* merges : {R"("a b", "\u0120 ab")", R"(["a", "b"], ["\u0120", "ab"])"})
+    {
+        const auto tokenizer = make(json_text(vocab, merges));
+        std::vector<std::uint32_t> ids;
+        tokenizer->make_encoder()->encode("ab aba<|endoftext|>", ids);
+        // Bytes without a token and without unk are dropped, as HF does; the special token's text is text.
+        EXPECT_EQ(ids, (std::vector<std::uint32_t>{2, 4, 0}));
+        EXPECT_EQ(tokenizer->eod(), 5U) << "the file's id 9 is not what counts";
+        EXPECT_EQ(tokenizer->vocab(), 6);
+        EXPECT_EQ(tokenizer->decode(ids.data(), 3), "ab aba");
+        EXPECT_EQ(tokenizer->description(), "byte-level bpe, pattern gpt2, unicode 16.0.0");
+    }
+    const auto message = [&](const std::string& more)
+    { return testing::message_of([&] { make(json_text(vocab, "", more)); }); };
+    EXPECT_EQ(message(R"("normalizer": {"type": "Lowercase"}, )"),
+              (folder / "t.json") + ": normalizer Lowercase is not supported (of a byte-level bpe). supported: NFC");
+    make(json_text(vocab, ""));
+    TokenizerOptions options;
+    options.eod = "</s>";
+    EXPECT_EQ(testing::message_of([&] { make_tokenizer(folder / "t.json", options); }),
+              (folder / "t.json") + ": '</s>' cannot end a document (it is no added token of this tokenizer)");
+    options = {};
+    options.special_in_text = SpecialInText::error;
+    std::vector<std::uint32_t> ids;
+    EXPECT_EQ(testing::message_of(
+                  [&] { make_tokenizer(folder / "t.json", options)->make_encoder()->encode("a<|endoftext|>", ids); }),
+              "the text of special token '<|endoftext|>' stands in the document");
+}
+
+TEST(Nfc, ComposesReordersAndKeeps)
+{
+    const auto nfc = [](std::string_view text)
+    {
+        std::string result;
+        append_nfc(text, result);
+        return result;
+    };
+    EXPECT_EQ(nfc("e\u0301"), "\u00E9");
+    EXPECT_EQ(nfc("\u212B"), "\u00C5");
+    EXPECT_EQ(nfc("\u1112\u1161\u11AB"), "\uD55C");
+    EXPECT_EQ(nfc("a\u0301\u0323"), "\u1EA1\u0301");
+    EXPECT_EQ(nfc("\u0958"), "\u0915\u093C") << "excluded from composition";
+    EXPECT_EQ(nfc("plain \u4E2D"), "plain \u4E2D");
+    EXPECT_TRUE(is_surely_nfc("plain \u00E9\u4E2D"));
+    EXPECT_FALSE(is_surely_nfc("e\u0301"));
+}
+
+}  // namespace plimsoll
