@@ -80,7 +80,7 @@ def test_help_is_quick_and_names_every_option(run):
                    "--threads", "--block-bytes", "--special-in-text", "--eod", "--shard-index", "--num-shards", "--restart",
                    "--input-list", "inspect"):
         assert option in done.stdout
-    assert "memory is at most 32 MiB + 16 x (threads + 1) x block-bytes + 9 x the longest record" in " ".join(done.stdout.split())
+    assert "memory is at most 32 MiB + 24 x (threads + 1) x block-bytes + 9 x the longest record" in " ".join(done.stdout.split())
     assert max(map(len, done.stdout.split("examples")[0].splitlines())) <= 100
 
 

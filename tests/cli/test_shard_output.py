@@ -198,11 +198,11 @@ def test_memory_follows_the_longest_record_only(tools, tmp_path):
     if "libasan" in linked or "libtsan" in linked:
         pytest.skip("sanitizers keep freed memory")
     threads, per_byte = 2, 9
-    base = (32 << 20) + 16 * (threads + 1) * (1 << 20)
+    base = (32 << 20) + 24 * (threads + 1) * (1 << 20)
     (tmp_path / "tiny.jsonl").write_bytes(b'{"text":"tiny"}\n' * 3_000_000)
     common = ["--threads", str(threads), "--out"]
     assert peak_bytes(tools, tmp_path, "--input", "tiny.jsonl", *common, "tiny") < base
-    small = base - 16 * (threads + 1) * (1 << 20) * 15 // 16
+    small = base - 24 * (threads + 1) * (1 << 20) * 15 // 16
     assert peak_bytes(tools, tmp_path, "--input", "tiny.jsonl", "--block-bytes", "64KiB", *common, "small") < small
     longest = 12_000_000
     for name, byte, mended_bytes in [("a.jsonl", b"a", 1), ("a.txt", b"a", 1), ("b.txt", b"\xff", 3),
@@ -223,4 +223,4 @@ def test_memory_of_one_large_document(tools, tmp_path):
         for _ in range(256):
             file.write(b"sixteen bytes..\n" * (1 << 16))
     args = ["--input", "a.txt", "--threads", "2", "--max-record-bytes", "256MiB", "--dry-run"]
-    assert peak_bytes(tools, tmp_path, *args) < (32 << 20) + 16 * 3 * (1 << 20) + 9 * size
+    assert peak_bytes(tools, tmp_path, *args) < (32 << 20) + 24 * 3 * (1 << 20) + 9 * size

@@ -95,7 +95,7 @@ void declare(OptionSet& options, Options& o)
         "skip: go on and list them in OUT/bad_records.jsonl; replace: and put a document of one U+FFFD in their place");
     options
         .add_bytes("", "max-record-bytes", o.corpus.text.max_record_bytes,
-                   "a longer line, paragraph, file or string is a bad record; memory is at most 32 MiB + 16 x (threads "
+                   "a longer line, paragraph, file or string is a bad record; memory is at most 32 MiB + 24 x (threads "
                    "+ 1) x block-bytes + 9 x the longest record")
         .range(1, 4294967295.0 - 4096);
     options
