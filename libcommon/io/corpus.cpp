@@ -14,6 +14,8 @@
 #include "io/corpus_part.hpp"
 #include "io/corpus_pipeline.hpp"
 #include "io/file.hpp"
+#include "io/record_format.hpp"
+#include "io/token_shard_format.hpp"
 
 namespace plimsoll
 {
@@ -94,6 +96,7 @@ class CorpusRun
                      ? files_of_part(all_files_, options.text.document, options.part, options.num_parts)
                      : all_files_)
     {
+        check_special_tokens(options.text.records, *tokenizer_);
         report_.threads = options.threads;
         report_.special_in_text = options.tokenizer_options.special_in_text;
         report_.input_files = static_cast<std::int64_t>(all_files_.size());
@@ -128,6 +131,10 @@ class CorpusRun
     using Durable = TokenShardWriter::Durable;
 
     bool writes() const { return options_.mode == CorpusOptions::Mode::write; }
+    LossMask loss_mask() const
+    {
+        return options_.text.records.format == RecordFormat::text ? LossMask::none : LossMask::wanted;
+    }
     /// What standard input said before cannot be asked for again.
     bool can_resume() const
     {
@@ -156,6 +163,12 @@ class CorpusRun
                             {"special-in-text", special_name(options_.tokenizer_options.special_in_text)},
                             {"eod", fmt::format("{}", tokenizer_->eod())},
                             {"tokenizer-sha256", tokenizer_->fingerprint()}};
+        for (auto& limit : limits_text(options_.filter)) { manifest.options.push_back(std::move(limit)); }
+        if (loss_mask() == LossMask::wanted)
+        {
+            manifest.required_features = {std::string(shard_format::feature_loss_mask)};
+            for (auto& option : record_options_text(text.records)) { manifest.options.push_back(std::move(option)); }
+        }
         if (options_.num_parts > 0)
         {
             manifest.part = CorpusPart{options_.part, options_.num_parts, inputs_fingerprint(all_files_)};
@@ -193,7 +206,8 @@ class CorpusRun
 
     void open_sets()
     {
-        const ShardIdentity identity = {tokenizer_->vocab(), tokenizer_->name(), tokenizer_->fingerprint(), false};
+        const ShardIdentity identity = {tokenizer_->vocab(), tokenizer_->name(), tokenizer_->fingerprint(),
+                                        loss_mask() == LossMask::wanted};
         const std::string directory = output_ ? output_->directory() : "";
         const SpillFiles spill = can_resume() ? SpillFiles::kept : SpillFiles::unnamed;
         train_.emplace("train", directory, options_.shard_tokens, identity, spill);
@@ -296,6 +310,8 @@ class CorpusRun
     void read_all()
     {
         CorpusPipeline::Options options;
+        options.loss_mask = loss_mask();
+        options.filter = options_.filter;
         options.text = options_.text;
         options.threads = options_.threads;
         CorpusPipeline pipeline(files_, *tokenizer_, options, position_);

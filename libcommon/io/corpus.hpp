@@ -8,6 +8,7 @@
 
 #include "io/corpus_manifest.hpp"
 #include "io/corpus_statistics.hpp"
+#include "io/document_filter.hpp"
 #include "io/text_input.hpp"
 #include "io/tokenizer/tokenizer.hpp"
 
@@ -18,6 +19,7 @@ struct CorpusOptions
 {
     std::vector<std::string> inputs;  ///< as find_input_files() takes them
     TextInputOptions text;
+    DocumentFilterOptions filter;
     std::string tokenizer = "bytes";
     TokenizerOptions tokenizer_options;
     std::string out;                         ///< directory

@@ -32,7 +32,12 @@ void fill_corpus_manifest(CorpusReport& report, const std::vector<CorpusShard>& 
     CorpusManifest& manifest = report.manifest;
     manifest.input = {{"files", report.input_files}};
     for_each_count(report.counts,
-                   [&](const char* name, std::int64_t count) { manifest.input.emplace_back(name, count); });
+                   [&](const char* name, std::int64_t count)
+                   {
+                       // A filter that dropped nothing, or was not asked for, has nothing to say.
+                       const bool filter = std::string_view(name).substr(0, 7) == "dropped";
+                       if (!filter || count > 0) { manifest.input.emplace_back(name, count); }
+                   });
     manifest.shards = train;
     manifest.shards.insert(manifest.shards.end(), validation.begin(), validation.end());
 }

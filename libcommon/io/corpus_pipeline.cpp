@@ -23,6 +23,7 @@ CorpusPipeline::CorpusPipeline(std::vector<InputFile> files, const Tokenizer& to
     : files_(std::move(files)),
       tokenizer_(tokenizer),
       options_(std::move(options)),
+      filter_(options_.filter),
       from_(from)
 {
     EXPECT(options_.threads > 0);
@@ -137,6 +138,28 @@ void CorpusPipeline::work()
     }
 }
 
+/// Through the filters too. What they drop is counted here, and for the caller a document that added no ids.
+EncodedAs CorpusPipeline::encode_document(const Document& document, DocumentEncoder& encoder, EncodedBlock& out) const
+{
+    const bool plain = document.parts.empty() && document.ids.empty() && !document.text.empty();
+    DropReason reason = plain ? filter_.reason_to_drop(document.text) : DropReason::none;
+    if (reason != DropReason::none)
+    {
+        out.counts.dropped.count(reason);
+        return EncodedAs::document;
+    }
+    EncodedDocuments& encoded = out.documents;
+    const std::size_t begin = encoded.ids.size();
+    const EncodedAs as = encoder.encode(document, encoded);
+    if (as == EncodedAs::document) { reason = filter_.reason_to_drop(static_cast<std::int64_t>(encoded.ids.size() - begin)); }
+    if (reason == DropReason::none) { return as; }
+    out.counts.dropped.count(reason);
+    encoded.ids.resize(begin);
+    encoded.mask.resize(encoded.mask.empty() ? 0 : begin);
+    encoded.entries.pop_back();
+    return EncodedAs::document;
+}
+
 void CorpusPipeline::encode(BlockDocuments& documents, DocumentEncoder& encoder, Task& task, Result& result)
 {
     EncodedBlock& out = result.block;
@@ -163,12 +186,12 @@ void CorpusPipeline::encode(BlockDocuments& documents, DocumentEncoder& encoder,
         bool kept = true;
         try
         {
-            as = encoder.encode(document, out.documents);
+            as = encode_document(document, encoder, out);
         }
         catch (const FormatError& error)
         {
             kept = documents.reject(document, error.text());
-            if (kept) { as = encoder.encode(document, out.documents); }
+            if (kept) { as = encode_document(document, encoder, out); }
         }
         if (kept) { ++out.counts.documents; }
         if (kept && as == EncodedAs::empty) { ++out.counts.empty; }

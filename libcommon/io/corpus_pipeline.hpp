@@ -13,6 +13,7 @@
 
 #include "io/corpus_statistics.hpp"
 #include "io/document_encoder.hpp"
+#include "io/document_filter.hpp"
 #include "io/text_input_blocks.hpp"
 #include "io/text_input_documents.hpp"
 
@@ -39,6 +40,7 @@ class CorpusPipeline
     {
         TextInputOptions text;
         LossMask loss_mask = LossMask::none;
+        DocumentFilterOptions filter;
         int threads = 1;
     };
     /// Starts the threads. Blocks under way: at most 2 threads + 2, and of those together no more text than as many times
@@ -71,11 +73,13 @@ class CorpusPipeline
     void read_blocks();
     bool submit(Task task);
     void work();
+    EncodedAs encode_document(const Document& document, DocumentEncoder& encoder, EncodedBlock& out) const;
     void encode(BlockDocuments& documents, DocumentEncoder& encoder, Task& task, Result& result);
 
     const std::vector<InputFile> files_;
     const Tokenizer& tokenizer_;
     const Options options_;
+    const DocumentFilter filter_;
     const InputPosition from_;
 
     mutable std::mutex mutex_;

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <string>
+
+#include "io/document_filter.hpp"
 
 namespace plimsoll
 {
@@ -32,6 +35,7 @@ struct CorpusCounts
     std::int64_t documents = 0;   ///< found, empty and unlabelled ones included
     std::int64_t empty = 0;       ///< not written
     std::int64_t unlabelled = 0;  ///< not written: no token counts in the loss
+    DropCounts dropped;           ///< not written: a filter's choice
     std::int64_t bad = 0;
     std::int64_t invalid_utf8 = 0;
     std::int64_t lone_surrogates = 0;
@@ -47,6 +51,7 @@ struct CorpusCounts
         documents += other.documents;
         empty += other.empty;
         unlabelled += other.unlabelled;
+        dropped.add(other.dropped);
         bad += other.bad;
         invalid_utf8 += other.invalid_utf8;
         lone_surrogates += other.lone_surrogates;
@@ -66,6 +71,11 @@ void for_each_count(Counts& counts, const Visit& visit)
     visit("documents", counts.documents);
     visit("empty", counts.empty);
     visit("unlabelled", counts.unlabelled);
+    for (int i = 1; i < num_drop_reasons; ++i)
+    {
+        const std::string name = std::string("dropped-by-") + drop_reason_name(static_cast<DropReason>(i));
+        visit(name.c_str(), counts.dropped.by_reason[static_cast<std::size_t>(i)]);
+    }
     visit("bad", counts.bad);
     visit("invalid_utf8", counts.invalid_utf8);
     visit("lone_surrogates", counts.lone_surrogates);

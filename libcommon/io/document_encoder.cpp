@@ -6,6 +6,7 @@
 #include <xxhash.h>
 
 #include "base/error.hpp"
+#include "io/record_format.hpp"
 
 namespace plimsoll
 {
@@ -67,12 +68,7 @@ EncodedAs DocumentEncoder::append(const Document& document, EncodedDocuments& ou
     const std::size_t begin = out.ids.size();
     if (!document.ids.empty()) { append_ids(document, out); }
     else if (document.parts.empty()) { append_text(document.text, 1, out); }
-    for (const DocumentPart& part : document.parts)
-    {
-        const std::uint8_t counts = part.trainable ? 1 : 0;
-        if (part.kind == DocumentPart::Kind::text) { append_text(part.text, counts, out); }
-        else { append_special(part.text, counts, out); }
-    }
+    append_parts(document.parts, out);
     if (out.ids.size() == begin) { return EncodedAs::empty; }
     if (with_mask_ &&
         std::find(out.mask.begin() + static_cast<std::ptrdiff_t>(begin), out.mask.end(), 1) == out.mask.end())
@@ -93,6 +89,22 @@ void DocumentEncoder::append_text(std::string_view text, std::uint8_t counts, En
     if (text.size() > is_long) { out.ids.reserve(out.ids.size() + text.size() + 1); }
     encoder_->encode(text, out.ids);
     if (with_mask_) { out.mask.resize(out.ids.size(), counts); }
+}
+
+void DocumentEncoder::append_parts(const std::vector<DocumentPart>& parts, EncodedDocuments& out)
+{
+    for (std::size_t at = 0; at < parts.size();)
+    {
+        std::size_t end = at;
+        while (end < parts.size() && parts[end].kind == DocumentPart::Kind::text) { ++end; }
+        if (end > at + 1)
+        {
+            encode_joined(tokenizer_, *encoder_, parts.data() + at, end - at, out.ids, with_mask_ ? &out.mask : nullptr);
+        }
+        else if (end > at) { append_text(parts[at].text, parts[at].trainable ? 1 : 0, out); }
+        if (end < parts.size()) { append_special(parts[end].text, parts[end].trainable ? 1 : 0, out); }
+        at = end + 1;
+    }
 }
 
 void DocumentEncoder::append_special(std::string_view content, std::uint8_t counts, EncodedDocuments& out) const

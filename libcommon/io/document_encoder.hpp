@@ -51,8 +51,8 @@ class DocumentEncoder
   public:
     DocumentEncoder(const Tokenizer& tokenizer, LossMask loss_mask);
 
-    /// Appends the document. Text: all tokens and the end of the document count. Parts: text through the tokenizer,
-    /// specials as their one id, each counting or not as its part says; the end counts as the last part does. Ids: as they
+    /// Appends the document. Text: all tokens and the end of the document count. Parts: neighbouring texts as
+    /// one through the tokenizer (encode_joined()), specials as their one id, each counting or not as its part says; the end counts as the last part does. Ids: as they
     /// are with their mask; the end is added where it is not there and counts as the last id does.
     /// @throws FormatError for a special token that the tokenizer has not, an id outside the vocabulary, a mask of another
     /// length, and what the tokenizer throws: a bad record. Nothing is appended then.
@@ -62,6 +62,7 @@ class DocumentEncoder
   private:
     EncodedAs append(const Document& document, EncodedDocuments& out, EncodedDocuments::Entry& entry);
     void append_text(std::string_view text, std::uint8_t counts, EncodedDocuments& out);
+    void append_parts(const std::vector<DocumentPart>& parts, EncodedDocuments& out);
     void append_special(std::string_view content, std::uint8_t counts, EncodedDocuments& out) const;
     void append_ids(const Document& document, EncodedDocuments& out) const;
     void append_end(EncodedDocuments& out) const;

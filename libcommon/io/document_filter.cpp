@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #include "base/cli.hpp"
+#include "base/units.hpp"
 #include "io/tokenizer/unicode.hpp"
 
 namespace plimsoll
@@ -127,6 +128,26 @@ DropReason DocumentFilter::reason_of_lines(std::string_view text) const
     }
     const bool many = static_cast<double>(repeated) > options_.max_repeated_lines * static_cast<double>(lines);
     return options_.max_repeated_lines < 1 && many ? DropReason::repeated_lines : DropReason::none;
+}
+
+std::vector<std::pair<std::string, std::string>> limits_text(const DocumentFilterOptions& filter)
+{
+    std::vector<std::pair<std::string, std::string>> limits;
+    const auto add = [&](DropReason reason, double value, double none)
+    {
+        if (value != none) { limits.emplace_back(drop_reason_name(reason), number_text(value)); }
+    };
+    add(DropReason::min_bytes, static_cast<double>(filter.min_bytes), 0);
+    add(DropReason::max_bytes, static_cast<double>(filter.max_bytes), 0);
+    add(DropReason::min_tokens, static_cast<double>(filter.min_tokens), 0);
+    add(DropReason::max_tokens, static_cast<double>(filter.max_tokens), 0);
+    add(DropReason::alphabetic, filter.min_alphabetic, 0);
+    add(DropReason::digits, filter.max_digits, 1);
+    add(DropReason::white_space, filter.max_white_space, 1);
+    add(DropReason::symbols, filter.max_symbols, 1);
+    add(DropReason::line_bytes, static_cast<double>(filter.max_line_bytes), 0);
+    add(DropReason::repeated_lines, filter.max_repeated_lines, 1);
+    return limits;
 }
 
 void declare_document_filter(OptionSet& options, DocumentFilterOptions& filter)

@@ -4,7 +4,10 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace plimsoll
 {
@@ -75,6 +78,9 @@ class DocumentFilter
 
     DocumentFilterOptions options_;
 };
+
+/// The limits that are set, by the names of their options: for manifests.
+std::vector<std::pair<std::string, std::string>> limits_text(const DocumentFilterOptions& filter);
 
 /// Adds --min-bytes and so on to a command.
 void declare_document_filter(OptionSet& options, DocumentFilterOptions& filter);

@@ -241,6 +241,23 @@ const char* chat_template_name(ChatTemplate chat_template)
     return chat_template == ChatTemplate::chatml ? "chatml" : "llama3";
 }
 
+std::vector<std::pair<std::string, std::string>> record_options_text(const RecordOptions& options)
+{
+    switch (options.format)
+    {
+        case RecordFormat::prompt_completion:
+            return {{"records", "prompt-completion"},
+                    {"prompt-field", options.prompt_field},
+                    {"completion-field", options.completion_field}};
+        case RecordFormat::chat:
+            return {{"records", "chat"},
+                    {"template", chat_template_name(options.chat_template)},
+                    {"messages-field", options.messages_field}};
+        case RecordFormat::tokens: return {{"records", "tokens"}};
+        default: return {};
+    }
+}
+
 std::vector<std::string_view> special_tokens_of(const RecordOptions& options)
 {
     if (options.format != RecordFormat::chat) { return {}; }

@@ -6,38 +6,15 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "io/record_options.hpp"
 #include "io/text_input.hpp"
 #include "io/tokenizer/tokenizer.hpp"
 
 namespace plimsoll
 {
-
-enum class RecordFormat
-{
-    text,               ///< one field, every token counts
-    prompt_completion,  ///< the completion counts
-    chat,               ///< what the assistant says counts, with the token that ends it
-    tokens              ///< input_ids, and labels that are -100 where a token does not count
-};
-
-enum class ChatTemplate
-{
-    chatml,
-    llama3
-};
-
-struct RecordOptions
-{
-    RecordFormat format = RecordFormat::text;
-    ChatTemplate chat_template = ChatTemplate::chatml;
-    std::string messages_field = "messages";
-    std::string prompt_field = "prompt";
-    std::string completion_field = "completion";
-    std::string ids_field = "input_ids";
-    std::string labels_field = "labels";  ///< may be missing in a record: every token counts
-};
 
 /// One thread. Memory: the longest record.
 class RecordParser
@@ -61,6 +38,9 @@ class RecordParser
 
 /// "chatml" or "llama3".
 const char* chat_template_name(ChatTemplate chat_template);
+
+/// What decides the tokens of records, for manifests: name and value.
+std::vector<std::pair<std::string, std::string>> record_options_text(const RecordOptions& options);
 
 /// The special tokens that records of this kind become.
 std::vector<std::string_view> special_tokens_of(const RecordOptions& options);

@@ -16,6 +16,8 @@
 #include <string_view>
 #include <vector>
 
+#include "io/record_options.hpp"
+
 namespace plimsoll
 {
 
@@ -53,6 +55,7 @@ struct TextInputOptions
     TextFormat format = TextFormat::by_name;
     DocumentUnit document = DocumentUnit::file;  ///< of txt
     std::string text_field = "text";             ///< of jsonl and Parquet; "a.b" is field b of object a where no field is "a.b"
+    RecordOptions records;                       ///< of jsonl: what a record is
     BadRecordPolicy on_bad_record = BadRecordPolicy::error;
     std::int64_t max_record_bytes = 256ll << 20;  ///< a longer line, paragraph, file or string is a bad record
     std::int64_t block_bytes = 1 << 20;           ///< of text that one thread has at a time; decides no output

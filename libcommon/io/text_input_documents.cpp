@@ -46,6 +46,7 @@ BlockDocuments::BlockDocuments(const std::vector<InputFile>& files, const TextIn
       options_(options),
       parser_(options.text_field)
 {
+    if (options.records.format != RecordFormat::text) { records_.emplace(options.records); }
 }
 
 void BlockDocuments::start(TextBlock& block)
@@ -75,6 +76,7 @@ void BlockDocuments::forget_long_records()
     {
         parser_ = TextFieldParser(options_.text_field);
     }
+    if (records_ && block_->bytes > ordinary) { records_.emplace(options_.records); }
 }
 
 bool BlockDocuments::next_in_block(Document& document)
@@ -202,6 +204,7 @@ std::string BlockDocuments::parse_json(Line line, Document& document)
         line.bytes = static_cast<std::int64_t>(mended_.size());
     }
     if (surrogates_possible_) { counts_.lone_surrogates += replace_lone_surrogate_escapes(line.data, line.bytes); }
+    if (records_) { return records_->parse(line.data, line.bytes, document); }
     return parser_.parse(line.data, line.bytes, document.text);
 }
 

@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "io/record_format.hpp"
 #include "io/text_input_blocks.hpp"
 #include "io/text_input_json.hpp"
 
@@ -61,6 +63,7 @@ class BlockDocuments
     const std::vector<InputFile>& files_;
     const TextInputOptions& options_;
     TextFieldParser parser_;
+    std::optional<RecordParser> records_;  ///< instead of it, where a record is more than a text
     TextBlock* block_ = nullptr;
     std::int64_t at_ = 0;    ///< bytes of the block that are done; of Parquet rows
     std::int64_t line_ = 0;  ///< lines of the file that are done

@@ -4,6 +4,7 @@ tokens count in the loss."""
 import json
 import random
 
+import h5py
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
@@ -96,3 +97,72 @@ def test_only_the_assistant_counts_and_its_end_token(run):
     for template, end in (("chatml", "<|im_end|>"), ("llama3", "<|eot_id|>")):
         (found,) = parts_of(run, [chat], template)
         assert [content for _, content, trainable in found["parts"] if trainable] == ["a", end, "a2", end]
+
+
+def shard_of(tmp_path, name="out"):
+    with h5py.File(tmp_path / name / "shard_00000.h5") as shard:
+        tokens, mask, ends = shard["tokens"][:], shard["loss_mask"][:], shard["documents/ends"][:]
+    return [(tokens[a:b].tolist(), mask[a:b].tolist()) for a, b in zip([0, *ends[:-1]], ends)]
+
+
+def write_records(tmp_path, records, name="in.jsonl"):
+    (tmp_path / name).write_text("".join(json.dumps(record) + "\n" for record in records))
+    return name
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_shards_of_chats_have_the_ids_and_the_mask(run, tmp_path, tokenizer, template):
+    tokenizer.backend_tokenizer.save(str(tmp_path / "tokenizer.json"))
+    chats = [chat for chat in some_chats(11, 150) if any(message["role"] == "assistant" for message in chat)]
+    write_records(tmp_path, [{"messages": chat} for chat in chats])
+    done = run("shard", "--input", "in.jsonl", "--format", "chat", "--template", template, "--tokenizer", "tokenizer.json",
+               "--out", "out")
+    assert done.rc == 0, done.stderr
+    marked, _ = TEMPLATES[template]
+    eod = tokenizer.convert_tokens_to_ids("<|endoftext|>")
+    for chat, (ids, mask) in zip(chats, shard_of(tmp_path), strict=True):
+        both = tokenizer.apply_chat_template(chat, chat_template=marked, tokenize=True, return_dict=True,
+                                             return_assistant_tokens_mask=True)
+        assert ids == [*both["input_ids"], eod]
+        assert mask[:-1] == both["assistant_masks"]
+        assert mask[-1] == mask[-2]
+    assert run("shard", "verify", "out").rc == 0
+
+
+def test_prompt_and_completion_in_a_shard(run, tmp_path):
+    write_records(tmp_path, [{"prompt": "ab", "completion": "cd"}, {"prompt": "only", "completion": ""},
+                             {"prompt": "", "completion": "x"}, {"prompt": "", "completion": ""}])
+    done = run("shard", "--input", "in.jsonl", "--format", "prompt-completion", "--out", "out")
+    assert done.rc == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "documents  4   empty 1   bad 0   without a trained token 1"
+    assert shard_of(tmp_path) == [([97, 98, 99, 100, 256], [0, 0, 1, 1, 1]), ([120, 256], [1, 1])]
+    assert run("shard", "inspect", "out", "--document", 0).stdout == "[[ab]]cd\n"
+    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
+    assert manifest["required_features"] == ["loss_mask"] and manifest["input"]["unlabelled"] == 1
+    assert manifest["options"]["records"] == "prompt-completion"
+
+
+def test_ready_ids_in_a_shard(run, tmp_path):
+    write_records(tmp_path, [{"input_ids": [72, 105, 33], "labels": [-100, 105, 33]}, {"input_ids": [1, 256]},
+                             {"input_ids": [5], "labels": [-100]}])
+    done = run("shard", "--input", "in.jsonl", "--format", "tokens", "--out", "out")
+    assert done.rc == 0, done.stderr
+    assert shard_of(tmp_path) == [([72, 105, 33, 256], [0, 1, 1, 1]), ([1, 256], [1, 1])]
+
+
+@pytest.mark.parametrize("record, args, message", [
+    ({"messages": []}, ["--format", "chat"],
+     "template chatml needs the special token '<|im_start|>', which tokenizer 'bytes' does not have. choose another --template "
+     "or a tokenizer made for it"),
+    ({"prompt": "x"}, ["--format", "prompt-completion"],
+     "in.jsonl:1: no field 'completion'. mend it or use --on-bad-record skip"),
+    ({"q": "x", "a": 1}, ["--format", "prompt-completion", "--prompt-field", "q", "--completion-field", "a"],
+     "in.jsonl:1: field 'a' is not a string. mend it or use --on-bad-record skip"),
+    ({"input_ids": [1, 2], "labels": [2, -100]}, ["--format", "tokens"],
+     "in.jsonl:1: label 2 at position 0 is neither -100 nor the id 1 there (labels are not shifted). mend it or use "
+     "--on-bad-record skip"),
+])
+def test_bad_records_and_wrong_tokenizers_are_named(run, tmp_path, record, args, message):
+    write_records(tmp_path, [record])
+    done = run("shard", "--input", "in.jsonl", "--out", "out", *args)
+    assert done.rc == 2 and done.stderr.splitlines()[-1] == f"plimsoll-shard: {message}"

@@ -28,6 +28,7 @@ struct Options
     std::int64_t num_shards = 0;
     bool restart = false;
     std::string format = "auto";
+    std::string chat_template = "chatml";
     std::string document = "file";
     std::string on_bad_record = "error";
     std::string input_list;
@@ -53,6 +54,15 @@ std::string set_validation(const OptionValue& value, double& share)
     return share == 0 ? "0" : number_text(share * 100) + "%";
 }
 
+void declare_records(OptionSet& options, Options& o)
+{
+    RecordOptions& records = o.corpus.text.records;
+    options.add_choice("", "template", o.chat_template, {"chatml", "llama3"}, "of --format chat: which special tokens surround a message");
+    options.add_text("", "messages-field", records.messages_field, "field of a chat").value_name("NAME");
+    options.add_text("", "prompt-field", records.prompt_field, "field of prompt-completion").value_name("NAME");
+    options.add_text("", "completion-field", records.completion_field, "the same").value_name("NAME");
+}
+
 void declare(OptionSet& options, Options& o)
 {
     declare_run_config(options, o.config);
@@ -69,8 +79,12 @@ void declare(OptionSet& options, Options& o)
     options.add_text("", "out", o.out, "directory of the shards; appears when all are complete")
         .value_name("DIR")
         .peers({"output-prefix", "output"});
-    options.add_choice("", "format", o.format, {"auto", "txt", "jsonl", "parquet"},
-                       "of all inputs; auto: by their endings");
+    options.add_choice("", "format", o.format,
+                       {"auto", "txt", "jsonl", "parquet", "prompt-completion", "chat", "tokens"},
+                       "of all inputs; auto: by their endings. The last three are jsonl whose records give a loss mask: "
+                       "prompt and completion, messages of a chat, input_ids and labels");
+    declare_records(options, o);
+    declare_document_filter(options, o.corpus.filter);
     options.add_choice("", "document", o.document, {"file", "line", "blank-line"},
                        "what a document is in txt: the file, a line, lines up to a blank one");
     options
@@ -153,6 +167,13 @@ void validate(Options& o)
                   : o.format == "jsonl"   ? TextFormat::jsonl
                   : o.format == "parquet" ? TextFormat::parquet
                                           : TextFormat::by_name;
+    RecordOptions& records = text.records;
+    records.format = o.format == "chat"                ? RecordFormat::chat
+                     : o.format == "tokens"            ? RecordFormat::tokens
+                     : o.format == "prompt-completion" ? RecordFormat::prompt_completion
+                                                       : RecordFormat::text;
+    if (records.format != RecordFormat::text) { text.format = TextFormat::jsonl; }
+    records.chat_template = o.chat_template == "llama3" ? ChatTemplate::llama3 : ChatTemplate::chatml;
     text.document = o.document == "line"         ? DocumentUnit::line
                     : o.document == "blank-line" ? DocumentUnit::blank_line
                                                  : DocumentUnit::file;

@@ -76,6 +76,19 @@ const char* special_fate(SpecialInText special)
     }
 }
 
+std::string dropped_text(const DropCounts& dropped)
+{
+    std::string reasons;
+    for (int i = 1; i < num_drop_reasons; ++i)
+    {
+        const std::int64_t num = dropped.by_reason[static_cast<std::size_t>(i)];
+        if (num == 0) { continue; }
+        reasons += fmt::format("{}{} {}", reasons.empty() ? "" : ", ", drop_reason_name(static_cast<DropReason>(i)),
+                               format_grouped(num));
+    }
+    return fmt::format("   dropped {} ({})", format_grouped(dropped.total()), reasons);
+}
+
 nlohmann::ordered_json set_json(const CorpusSet& set)
 {
     nlohmann::ordered_json json;
@@ -116,6 +129,7 @@ std::string corpus_report_text(const CorpusReport& report, const std::string& ou
     {
         text += fmt::format("   without a trained token {}", format_grouped(report.counts.unlabelled));
     }
+    if (report.counts.dropped.total() > 0) { text += dropped_text(report.counts.dropped); }
     if (report.counts.special_in_text > 0)
     {
         text += fmt::format("   special-in-text {} ({})", format_grouped(report.counts.special_in_text),
