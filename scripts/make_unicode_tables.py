@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""Writes libcommon/io/tokenizer/unicode_data.cpp and nfc_data.cpp from `unicodedata2` (pinned in requirements/oracles.txt).
+"""Writes libcommon/io/tokenizer/unicode_data.cpp from `unicodedata2` (pinned in requirements/oracles.txt).
 
     build/oracles/bin/python scripts/make_unicode_tables.py [--check]
 
-Classes follow the Unicode version of unicodedata2, which is the one of the pattern engines in HF tokenizers and tiktoken.
-Normalization follows Unicode 9.0, which is what the normalizers of HF tokenizers know: a character that was assigned later
-has no combining class and no composition there. LATER lists those; the standard never changes the others.
+Classes follow the Unicode version of unicodedata2, which is the one of the pattern engines in HF tokenizers and tiktoken. Normal
+forms have tables of their own (normalize_tables.py).
 """
 
 import sys
@@ -17,7 +16,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "libcommon/io/tokenizer"
 
 # Class numbers of unicode.hpp.
 OTHER, LOWER, UPPER, LETTER, MARK, NUMBER, PUNCT, SYMBOL, SPACE, NEWLINE = range(10)
-HAN, WORD, NFC_CHECK = 0x10, 0x20, 0x40
+HAN, WORD = 0x10, 0x20
 
 # White_Space of PropList.txt without CR and LF.
 SPACES = {0x09, 0x0B, 0x0C, 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000}
@@ -28,22 +27,6 @@ HAN_RANGES = [(0x2E80, 0x2E99), (0x2E9B, 0x2EF3), (0x2F00, 0x2FD5), (0x3005, 0x3
               (0x2CEB0, 0x2EBE0), (0x2EBF0, 0x2EE5D), (0x2F800, 0x2FA1D), (0x30000, 0x3134A), (0x31350, 0x323AF)]
 # Other_Alphabetic that is neither letter nor mark (PropList.txt), and Join_Control.
 WORD_EXTRA = {*range(0x24B6, 0x24EA), *range(0x1F130, 0x1F14A), *range(0x1F150, 0x1F16A), *range(0x1F170, 0x1F18A), 0x200C, 0x200D}
-# Characters with a combining class or a composition that were assigned after Unicode 9.0.
-LATER_RANGES = """7fd 897-89f 8ca-8d3 9fe c3c d3b-d3c eba 1715 1abf-1ace 1df6-1dfa a82c 105c9 105e4 10d24-10d27 10d69-10d6d
-10eab-10eac 10efd-10eff 10f46-10f50 10f82-10f85 11070 1133b 11383 11385 1138e 11391 113c5 113c7-113c8 113ce-113d0 1145e
-11839-1183a 11938 1193d-1193e 11943 119e0 11a34 11a47 11a99 11d42 11d44-11d45 11d97 11f41-11f42 16121-16128 1612f 16d68-16d6a
-16ff0-16ff1 1e08f 1e130-1e136 1e2ae 1e2ec-1e2ef 1e4ec-1e4ef 1e5ee-1e5ef"""
-COMPOSES = 1 << 31
-HANGUL_V_T = {*range(0x1161, 0x1176), *range(0x11A8, 0x11C3)}
-
-
-def numbers(text):
-    for part in text.split():
-        first, _, last = part.partition("-")
-        yield from range(int(first, 16), int(last or first, 16) + 1)
-
-
-LATER = set(numbers(LATER_RANGES))
 ALL = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 
 
@@ -61,25 +44,6 @@ def class_of(c):
 def is_word(c):
     category = ucd.category(chr(c))
     return category[0] in "LM" or category in ("Nd", "Nl", "Pc") or c in WORD_EXTRA
-
-
-def decomposition(c):
-    text = ucd.decomposition(chr(c))
-    if not text or text.startswith("<") or c in LATER:
-        return ()
-    return tuple(int(part, 16) for part in text.split())
-
-
-def combining(c):
-    return 0 if c in LATER else ucd.combining(chr(c))
-
-
-def compositions():
-    """(first, second, composed) of the pairs that NFC joins."""
-    for c in ALL:
-        parts = decomposition(c)
-        if len(parts) == 2 and ucd.normalize("NFC", chr(c)) == chr(c):
-            yield (*parts, c)
 
 
 def ranges(values):
@@ -120,31 +84,18 @@ TAIL = "\n}  // namespace plimsoll::unicode_data\n"
 
 
 def main():
-    pairs = list(compositions())
-    seconds = {second for _, second, _ in pairs} | HANGUL_V_T
     han = {c for first, last in HAN_RANGES for c in range(first, last + 1)}
     values = {}
     for c in ALL:
-        check = combining(c) or c in seconds or (c not in LATER and ucd.normalize("NFC", chr(c)) != chr(c))
-        values[c] = class_of(c) | (HAN if c in han else 0) | (WORD if is_word(c) else 0) | (NFC_CHECK if check else 0)
+        values[c] = class_of(c) | (HAN if c in han else 0) | (WORD if is_word(c) else 0)
     classes = HEAD + f'const char* const version = "{ucd.unidata_version}";\n\n'
     classes += "// code point << 8 | properties, where they change\n"
     classes += array("properties", (hex(c << 8 | value) for c, value in ranges(values)))
-    nfc = HEAD + "// code point << 8 | combining class, where it changes\n"
-    nfc += array("combining", (hex(c << 8 | v) for c, v in ranges({c: combining(c) for c in ALL})))
-    composed = {c for _, _, c in pairs}
-    parts = [(c | (COMPOSES if c in composed else 0), *p, 0) for c in ALL if (p := decomposition(c))]
-    nfc += "\n// code point (| 1 << 31: the two compose again), first, second (0: none)\n"
-    nfc += array("decompositions", (hex(value) for part in parts for value in part[:3]))
-    stale = []
-    for name, text in (("unicode_data.cpp", classes + TAIL), ("nfc_data.cpp", nfc + TAIL)):
-        path = FOLDER / name
-        if "--check" in sys.argv:
-            stale += [name] if not path.exists() or path.read_text() != text else []
-        else:
-            path.write_text(text)
-    if stale:
-        sys.exit(f"not what scripts/make_unicode_tables.py writes: {', '.join(stale)}")
+    path, text = FOLDER / "unicode_data.cpp", classes + TAIL
+    if "--check" not in sys.argv:
+        path.write_text(text)
+    elif not path.exists() or path.read_text() != text:
+        sys.exit(f"not what scripts/make_unicode_tables.py writes: {path.name}")
 
 
 main()

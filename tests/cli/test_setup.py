@@ -69,7 +69,7 @@ def test_elsewhere_than_debian_12_all_missing_needs_are_listed_and_nothing_is_in
     for package in ("g++", "cmake", "ninja-build", "ccache", "pkg-config", "git", "libmpich-dev", "mpich", "python3-venv"):
         assert any(line.split()[:2] == ["missing", package] for line in lines), result.stdout
     assert any(line.split()[:2] == ["found", "libfmt-dev"] for line in lines), result.stdout
-    assert result.stderr.startswith("plimsoll: 9 of 17 needs are missing (nothing is installed here: this is fedora 41, not "
+    assert result.stderr.startswith("plimsoll: 9 of 20 needs are missing (nothing is installed here: this is fedora 41, not "
                                     "debian 12). install these or their like: g++ cmake ninja-build")
     assert not (tmp_path / "build" / "libtorch").exists()
 

@@ -147,15 +147,6 @@ def test_added_tokens_are_found_as_hf_finds_them(row, family, tools, tmp_path, t
     compare_hf(tools, path, Tokenizer.from_file(str(path)), texts, f"{family} {row}")
 
 
-def test_nfc_is_the_one_of_hf(tools):
-    oracle = normalizers.NFC()
-    texts = cases.adversarial(3000, "nfc") + [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000 and (c < 0x3000 or c % 5 == 0)]
-    texts += [chr(c) + "\u0327\u0301" + chr(c) + "\u0345" + chr(c) for c in range(0x300, 0x20000, 3) if not 0xD800 <= c < 0xE000]
-    found = cases.probe(tools, ["--nfc"], [t.encode() for t in texts], unit="B")
-    for t, have in zip(texts, found):
-        assert have == oracle.normalize_str(t).encode(), ascii(t)
-
-
 def test_decoding_gives_the_text_back(tools, tmp_path, text):
     tokenizer = train("llama3", text)
     path = tmp_path / "tokenizer.json"

@@ -1,6 +1,6 @@
 /// Tokenizers against outside oracles: plimsoll-encode-probe KIND [--special text|match|error] [--eod TOKEN] [--decode] reads documents on
 /// stdin, each a little-endian u32 of bytes and the bytes, and writes for each a u32 of ids and the ids (with --decode: ids in, bytes
-/// out). `plimsoll-encode-probe --nfc` writes their normalization instead. --info prints what the definition says.
+/// out). --info prints what the definition says.
 
 #include <cstdio>
 #include <cstring>
@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "io/tokenizer/nfc.hpp"
 #include "io/tokenizer/tokenizer.hpp"
 
 namespace
@@ -28,7 +27,6 @@ struct ProbeOptions
     std::string kind;
     plimsoll::TokenizerOptions tokenizer;
     bool decode = false;
-    bool nfc = false;
     bool info = false;
 };
 
@@ -40,7 +38,6 @@ ProbeOptions parse(int argc, char** argv)
         const std::string word = argv[i];
         const std::string value = i + 1 < argc ? argv[i + 1] : "";
         if (word == "--decode") { options.decode = true; }
-        else if (word == "--nfc") { options.nfc = true; }
         else if (word == "--info") { options.info = true; }
         else if (word == "--eod") { options.tokenizer.eod = value, ++i; }
         else if (word == "--special")
@@ -57,8 +54,8 @@ ProbeOptions parse(int argc, char** argv)
 
 void encode_documents(const ProbeOptions& options)
 {
-    const auto tokenizer = options.nfc ? nullptr : plimsoll::make_tokenizer(options.kind, options.tokenizer);
-    const auto encoder = options.nfc ? nullptr : tokenizer->make_encoder();
+    const auto tokenizer = plimsoll::make_tokenizer(options.kind, options.tokenizer);
+    const auto encoder = tokenizer->make_encoder();
     std::vector<std::uint32_t> ids;
     std::string text;
     for (std::uint32_t length = 0; read_all(&length, sizeof length);)
@@ -73,13 +70,6 @@ void encode_documents(const ProbeOptions& options)
         }
         text.resize(length);
         if (!read_all(text.data(), length)) { break; }
-        if (options.nfc)
-        {
-            std::string normalized;
-            plimsoll::append_nfc(text, normalized);
-            write_block(normalized.data(), normalized.size(), 1);
-            continue;
-        }
         ids.clear();
         encoder->encode(text, ids);
         write_block(ids.data(), ids.size(), sizeof(std::uint32_t));

@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "base/error.hpp"
-#include "io/tokenizer/nfc.hpp"
+#include "io/tokenizer/unicode_normalize.hpp"
 
 namespace plimsoll
 {
@@ -58,12 +58,7 @@ void ByteBpeEncoder::encode(std::string_view text, std::vector<std::uint32_t>& i
 
 void ByteBpeEncoder::encode_normalized(std::string_view text)
 {
-    if (bpe_.nfc && !is_surely_nfc(text))
-    {
-        normalized_.clear();
-        append_nfc(text, normalized_);
-        text = normalized_;
-    }
+    if (bpe_.nfc) { text = plimsoll::normalized(text, NormalForm::nfc, normalized_); }
     if (bpe_.normalized.empty())
     {
         encode_text(text);

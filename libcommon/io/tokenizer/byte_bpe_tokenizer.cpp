@@ -6,8 +6,8 @@
 #include "base/digest.hpp"
 #include "base/error.hpp"
 #include "io/tokenizer/byte_bpe_encoder.hpp"
-#include "io/tokenizer/nfc.hpp"
 #include "io/tokenizer/rank_specials.hpp"
+#include "io/tokenizer/unicode_normalize.hpp"
 
 namespace plimsoll
 {
@@ -109,7 +109,7 @@ ByteBpeTokenizer::ByteBpeTokenizer(std::string path, std::unique_ptr<ByteBpe> bp
         if (token.normalized && bpe_->nfc)
         {
             std::string content;
-            append_nfc(token.content, content);
+            append_normalized(token.content, NormalForm::nfc, content);
             token.content = std::move(content);
         }
         (token.normalized ? normalized : raw).push_back(std::move(token));

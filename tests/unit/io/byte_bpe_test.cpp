@@ -8,7 +8,6 @@
 
 #include "base/error.hpp"
 #include "io/tokenizer/bpe_merger.hpp"
-#include "io/tokenizer/nfc.hpp"
 #include "io/tokenizer/piece_hash.hpp"
 #include "io/tokenizer/rank_file.hpp"
 #include "io/tokenizer/tokenizer.hpp"
@@ -197,24 +196,6 @@ TEST(ByteBpe, ReadsMergesInBothFormsAndSaysWhatItCannotDo)
     EXPECT_EQ(testing::message_of(
                   [&] { make_tokenizer(folder / "t.json", options)->make_encoder()->encode("a<|endoftext|>", ids); }),
               "the text of special token '<|endoftext|>' stands in the document");
-}
-
-TEST(Nfc, ComposesReordersAndKeeps)
-{
-    const auto nfc = [](std::string_view text)
-    {
-        std::string result;
-        append_nfc(text, result);
-        return result;
-    };
-    EXPECT_EQ(nfc("e\u0301"), "\u00E9");
-    EXPECT_EQ(nfc("\u212B"), "\u00C5");
-    EXPECT_EQ(nfc("\u1112\u1161\u11AB"), "\uD55C");
-    EXPECT_EQ(nfc("a\u0301\u0323"), "\u1EA1\u0301");
-    EXPECT_EQ(nfc("\u0958"), "\u0915\u093C") << "excluded from composition";
-    EXPECT_EQ(nfc("plain \u4E2D"), "plain \u4E2D");
-    EXPECT_TRUE(is_surely_nfc("plain \u00E9\u4E2D"));
-    EXPECT_FALSE(is_surely_nfc("e\u0301"));
 }
 
 }  // namespace plimsoll
