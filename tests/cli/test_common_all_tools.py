@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 TOOLS = sorted(path.name.removeprefix("plimsoll-") for path in Path(os.environ.get("PLIMSOLL_BIN", ".")).glob("plimsoll-*")
-               if os.access(path, os.X_OK) and path.name != "plimsoll-make-checkpoint")  # a helper of tests, no tool
+               if os.access(path, os.X_OK) and path.name != "plimsoll-make-checkpoint" and not path.name.endswith("-probe"))  # helpers of tests
 
 
 def commands_of(run, tool):

@@ -409,7 +409,7 @@ def test_a_vocabulary_smaller_than_the_data_is_refused(run, make_run):
     (root / "model.json").write_text(json.dumps(dict(MODEL, vocab_size=100)))
     done = train(run, root)
     assert done.rc == 2
-    assert "data has token ids up to 256, the model's vocabulary is 100" in done.stderr
+    assert "data.words has token ids up to 256, the model's vocabulary is 100" in done.stderr
 
 
 def copy_tokens(root):
