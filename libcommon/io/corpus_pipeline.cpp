@@ -151,7 +151,10 @@ EncodedAs CorpusPipeline::encode_document(const Document& document, DocumentEnco
     EncodedDocuments& encoded = out.documents;
     const std::size_t begin = encoded.ids.size();
     const EncodedAs as = encoder.encode(document, encoded);
-    if (as == EncodedAs::document) { reason = filter_.reason_to_drop(static_cast<std::int64_t>(encoded.ids.size() - begin)); }
+    if (as == EncodedAs::document)
+    {
+        reason = filter_.reason_to_drop(static_cast<std::int64_t>(encoded.ids.size() - begin));
+    }
     if (reason == DropReason::none) { return as; }
     out.counts.dropped.count(reason);
     encoded.ids.resize(begin);

@@ -99,7 +99,8 @@ void DocumentEncoder::append_parts(const std::vector<DocumentPart>& parts, Encod
         while (end < parts.size() && parts[end].kind == DocumentPart::Kind::text) { ++end; }
         if (end > at + 1)
         {
-            encode_joined(tokenizer_, *encoder_, parts.data() + at, end - at, out.ids, with_mask_ ? &out.mask : nullptr);
+            encode_joined(tokenizer_, *encoder_, parts.data() + at, end - at, out.ids,
+                          with_mask_ ? &out.mask : nullptr);
         }
         else if (end > at) { append_text(parts[at].text, parts[at].trainable ? 1 : 0, out); }
         if (end < parts.size()) { append_special(parts[end].text, parts[end].trainable ? 1 : 0, out); }

@@ -21,8 +21,8 @@ struct EncodedDocuments
         std::int64_t text_bytes = 0;  ///< UTF-8 bytes of the text
         std::uint64_t hash = 0;       ///< content_hash() of the document
     };
-    std::vector<std::uint32_t> ids;   ///< each document with its end-of-document token
-    std::vector<std::uint8_t> mask;   ///< as long as `ids` where masks are wanted, else empty
+    std::vector<std::uint32_t> ids;  ///< each document with its end-of-document token
+    std::vector<std::uint8_t> mask;  ///< as long as `ids` where masks are wanted, else empty
     std::vector<Entry> entries;
 
     void clear();

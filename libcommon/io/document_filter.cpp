@@ -70,7 +70,10 @@ const char* drop_reason_name(DropReason reason)
     }
 }
 
-std::int64_t DropCounts::total() const { return std::accumulate(by_reason.begin() + 1, by_reason.end(), std::int64_t{0}); }
+std::int64_t DropCounts::total() const
+{
+    return std::accumulate(by_reason.begin() + 1, by_reason.end(), std::int64_t{0});
+}
 
 void DropCounts::add(const DropCounts& other)
 {
@@ -119,8 +122,8 @@ DropReason DocumentFilter::reason_of_lines(std::string_view text) const
         std::string_view line = text.substr(0, feed);
         text.remove_prefix(feed == std::string_view::npos ? text.size() : feed + 1);
         if (!line.empty() && line.back() == '\r') { line.remove_suffix(1); }
-        const bool long_line = options_.max_line_bytes > 0 &&
-                               static_cast<std::int64_t>(line.size()) > options_.max_line_bytes;
+        const bool long_line =
+            options_.max_line_bytes > 0 && static_cast<std::int64_t>(line.size()) > options_.max_line_bytes;
         if (long_line) { return DropReason::line_bytes; }
         if (options_.max_repeated_lines >= 1 || line.find_first_not_of(" \t") == std::string_view::npos) { continue; }
         ++lines;
@@ -154,7 +157,9 @@ void declare_document_filter(OptionSet& options, DocumentFilterOptions& filter)
 {
     options.add_count("", "min-bytes", filter.min_bytes, "drop shorter documents").unit("bytes").range(0);
     options.add_count("", "max-bytes", filter.max_bytes, "drop longer ones; 0: no limit").unit("bytes").range(0);
-    options.add_count("", "min-tokens", filter.min_tokens, "the same after encoding, with the end").unit("tokens").range(0);
+    options.add_count("", "min-tokens", filter.min_tokens, "the same after encoding, with the end")
+        .unit("tokens")
+        .range(0);
     options.add_count("", "max-tokens", filter.max_tokens, "0: no limit").unit("tokens").range(0);
     options.add_number("", "min-alphabetic", filter.min_alphabetic, "least share of letters and marks among characters")
         .range(0, 1);

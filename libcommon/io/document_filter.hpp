@@ -24,9 +24,9 @@ struct DocumentFilterOptions
     double min_alphabetic = 0;  ///< letters and marks
     double max_digits = 1;      ///< numbers of every script
     double max_white_space = 1;
-    double max_symbols = 1;            ///< all the rest: punctuation, symbols, control
-    std::int64_t max_line_bytes = 0;   ///< the longest line
-    double max_repeated_lines = 1;     ///< share of the lines with text that stood in the document before
+    double max_symbols = 1;           ///< all the rest: punctuation, symbols, control
+    std::int64_t max_line_bytes = 0;  ///< the longest line
+    double max_repeated_lines = 1;    ///< share of the lines with text that stood in the document before
 
     bool any_of_text() const;
     bool any_of_tokens() const { return min_tokens > 0 || max_tokens > 0; }

@@ -17,7 +17,8 @@ constexpr auto purpose_fim = static_cast<RngPurpose>(12);
 
 std::int64_t cut_of(const CounterRng& rng, std::uint64_t index, std::int64_t size)
 {
-    return static_cast<std::int64_t>((static_cast<unsigned __int128>(rng.bits(index)) * static_cast<std::uint64_t>(size + 1)) >> 64);
+    return static_cast<std::int64_t>(
+        (static_cast<unsigned __int128>(rng.bits(index)) * static_cast<std::uint64_t>(size + 1)) >> 64);
 }
 
 }  // namespace
@@ -31,7 +32,8 @@ void fill_in_the_middle(const Fim& fim, const FimPiece& piece, std::int64_t* tok
     const auto epoch = static_cast<std::uint64_t>(piece.epoch);
     const CounterRng of_document(piece.seed, purpose_fim, hash_numbers({document, epoch}));
     if (of_document.uniform(0) >= fim.rate) { return; }
-    const CounterRng of_piece(piece.seed, purpose_fim, hash_numbers({document, epoch, static_cast<std::uint64_t>(piece.sample)}));
+    const CounterRng of_piece(piece.seed, purpose_fim,
+                              hash_numbers({document, epoch, static_cast<std::uint64_t>(piece.sample)}));
     std::int64_t first = cut_of(of_piece, 0, kept), second = cut_of(of_piece, 1, kept);
     if (first > second) { std::swap(first, second); }
     std::vector<std::int64_t> out;

@@ -67,7 +67,8 @@ PackPlan::PackPlan(std::int64_t seq_len, const Lengths& lengths)
 {
     EXPECT(seq_len > 0 && seq_len < (std::int64_t{1} << 31));
     std::vector<LongPiece> pieces = cut_documents(seq_len, lengths);
-    std::sort(pieces.begin(), pieces.end(), [](const LongPiece& a, const LongPiece& b)
+    std::sort(pieces.begin(), pieces.end(),
+              [](const LongPiece& a, const LongPiece& b)
               { return a.length != b.length ? a.length > b.length : a.begin < b.begin; });
     OpenSamples open;
     std::vector<std::int64_t> sample_of(pieces.size());
@@ -93,7 +94,8 @@ PackPlan::PackPlan(std::int64_t seq_len, const Lengths& lengths)
         // Filled from behind; afterwards starts_[s + 1] is where sample s begins.
         Kept& kept = kept_[static_cast<std::size_t>(--starts_[static_cast<std::size_t>(sample_of[i]) + 1])];
         kept.begin_low = static_cast<std::uint32_t>(pieces[i].begin);
-        kept.begin_high_and_end = static_cast<std::uint32_t>(pieces[i].begin >> 32) | (pieces[i].ends_document ? 0x80000000U : 0U);
+        kept.begin_high_and_end =
+            static_cast<std::uint32_t>(pieces[i].begin >> 32) | (pieces[i].ends_document ? 0x80000000U : 0U);
         kept.length = pieces[i].length;
     }
     starts_.erase(starts_.begin());
@@ -104,11 +106,13 @@ std::vector<PackPiece> PackPlan::pieces(std::int64_t sample) const
 {
     EXPECT(sample >= 0 && sample < num_samples());
     std::vector<PackPiece> all;
-    for (std::int64_t i = starts_[static_cast<std::size_t>(sample)]; i < starts_[static_cast<std::size_t>(sample) + 1]; ++i)
+    for (std::int64_t i = starts_[static_cast<std::size_t>(sample)]; i < starts_[static_cast<std::size_t>(sample) + 1];
+         ++i)
     {
         const Kept& kept = kept_[static_cast<std::size_t>(i)];
         PackPiece piece;
-        piece.begin = static_cast<std::int64_t>((std::uint64_t{kept.begin_high_and_end & 0x7fffffffU} << 32) | kept.begin_low);
+        piece.begin =
+            static_cast<std::int64_t>((std::uint64_t{kept.begin_high_and_end & 0x7fffffffU} << 32) | kept.begin_low);
         piece.length = kept.length;
         piece.ends_document = (kept.begin_high_and_end >> 31) != 0;
         all.push_back(piece);

@@ -26,8 +26,9 @@ struct ChatRole
     bool trainable;
 };
 
-constexpr ChatRole chat_roles[] = {
-    {"system", "system\n", false}, {"user", "user\n", false}, {"assistant", "assistant\n", true}};
+constexpr ChatRole chat_roles[] = {{"system", "system\n", false},
+                                   {"user", "user\n", false},
+                                   {"assistant", "assistant\n", true}};
 
 /// The last member of this name, as Python's json takes it.
 bool record_member(dom::object object, std::string_view name, dom::element& value)
@@ -165,7 +166,10 @@ struct RecordParser::Impl
     {
         dom::element value;
         dom::array ids;
-        if (!record_member(object, options.ids_field, value)) { return fmt::format("no field '{}'", options.ids_field); }
+        if (!record_member(object, options.ids_field, value))
+        {
+            return fmt::format("no field '{}'", options.ids_field);
+        }
         if (value.get(ids) != simdjson::SUCCESS) { return fmt::format("field '{}' is not a list", options.ids_field); }
         for (const dom::element element : ids)
         {
@@ -189,13 +193,17 @@ struct RecordParser::Impl
         for (const dom::element element : labels)
         {
             std::int64_t label = 0;
-            if (element.get(label) != simdjson::SUCCESS) { return fmt::format("entry {} of '{}' is no label", at, name); }
+            if (element.get(label) != simdjson::SUCCESS)
+            {
+                return fmt::format("entry {} of '{}' is no label", at, name);
+            }
             if (at == document.ids.size()) { break; }
             const bool masked = label == -100;
             if (!masked && label != document.ids[at])
             {
-                return fmt::format("label {} at position {} is neither -100 nor the id {} there (labels are not shifted)",
-                                   label, at, document.ids[at]);
+                return fmt::format(
+                    "label {} at position {} is neither -100 nor the id {} there (labels are not shifted)", label, at,
+                    document.ids[at]);
             }
             document.mask[at++] = masked ? 0 : 1;
         }
@@ -269,10 +277,11 @@ void check_special_tokens(const RecordOptions& options, const Tokenizer& tokeniz
 {
     for (const std::string_view content : special_tokens_of(options))
     {
-        VALIDATE(tokenizer.special_id(content).has_value(), ConfigError,
-                 "template {} needs the special token '{}', which tokenizer '{}' does not have. choose another --template "
-                 "or a tokenizer made for it",
-                 chat_template_name(options.chat_template), content, tokenizer.name());
+        VALIDATE(
+            tokenizer.special_id(content).has_value(), ConfigError,
+            "template {} needs the special token '{}', which tokenizer '{}' does not have. choose another --template "
+            "or a tokenizer made for it",
+            chat_template_name(options.chat_template), content, tokenizer.name());
     }
 }
 

@@ -112,7 +112,8 @@ BlendOrder::BlendOrder(const std::vector<double>& weights, const std::vector<std
     for (std::size_t d = 0; d < weights.size(); ++d)
     {
         VALIDATE(counts_[d] > 0, ConfigError,
-                 "weight {} in [data.{}] is {:.2g} of all weights (less than 1 / {}: the source would never be read). raise it, or "
+                 "weight {} in [data.{}] is {:.2g} of all weights (less than 1 / {}: the source would never be read). "
+                 "raise it, or "
                  "leave the source out",
                  weights[d], names[d], weights[d] / sum, 2 * block_positions);
     }

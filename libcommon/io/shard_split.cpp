@@ -84,8 +84,8 @@ std::vector<SplitReport> split_shards(const SplitOptions& options,
     for (std::size_t i = 0; i < options.parts.size(); ++i)
     {
         ends.push_back((ends.empty() ? 0 : ends.back()) + options.parts[i].share);
-        parts.push_back(std::make_unique<PartOutput>(options, i, manifest, train.has_loss_mask(),
-                                                     validation.has_loss_mask()));
+        parts.push_back(
+            std::make_unique<PartOutput>(options, i, manifest, train.has_loss_mask(), validation.has_loss_mask()));
     }
     EXPECT(!ends.empty() && std::abs(ends.back() - 1) < 1e-9);
     const CounterRng choice(options.seed, RngPurpose::split, hash_name("split of shards"));

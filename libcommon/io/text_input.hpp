@@ -54,8 +54,8 @@ struct TextInputOptions
 {
     TextFormat format = TextFormat::by_name;
     DocumentUnit document = DocumentUnit::file;  ///< of txt
-    std::string text_field = "text";             ///< of jsonl and Parquet; "a.b" is field b of object a where no field is "a.b"
-    RecordOptions records;                       ///< of jsonl: what a record is
+    std::string text_field = "text";  ///< of jsonl and Parquet; "a.b" is field b of object a where no field is "a.b"
+    RecordOptions records;            ///< of jsonl: what a record is
     BadRecordPolicy on_bad_record = BadRecordPolicy::error;
     std::int64_t max_record_bytes = 256ll << 20;  ///< a longer line, paragraph, file or string is a bad record
     std::int64_t block_bytes = 1 << 20;           ///< of text that one thread has at a time; decides no output
@@ -64,8 +64,9 @@ struct TextInputOptions
 struct BadRecord
 {
     std::string file;
-    std::int64_t line = 0;    ///< from 1; of Parquet the row
-    std::int64_t offset = 0;  ///< byte where the record starts in the file, of a compressed one in its text; of Parquet 0
+    std::int64_t line = 0;  ///< from 1; of Parquet the row
+    std::int64_t offset =
+        0;  ///< byte where the record starts in the file, of a compressed one in its text; of Parquet 0
     std::string reason;
 };
 
@@ -98,8 +99,8 @@ struct Document
 {
     std::string_view text;
     std::vector<DocumentPart> parts;
-    std::vector<std::uint32_t> ids;   ///< tokenised already
-    std::vector<std::uint8_t> mask;   ///< of `ids`: 1 where the token counts in the loss
+    std::vector<std::uint32_t> ids;  ///< tokenised already
+    std::vector<std::uint8_t> mask;  ///< of `ids`: 1 where the token counts in the loss
     std::int64_t line = 0;
     std::int64_t offset = 0;
 };

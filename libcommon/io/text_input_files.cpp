@@ -49,7 +49,8 @@ TextFormat format_of_name(const std::string& path)
     for (const auto& entry : {std::pair<std::string_view, std::string_view>{".bz2", "bzip2"}, {".xz", "xz"}})
     {
         VALIDATE(!ends_with(path, entry.first), UsageError,
-                 "cannot read '{}' ({} is not available in this version). compress it with gzip or zstd", path, entry.second);
+                 "cannot read '{}' ({} is not available in this version). compress it with gzip or zstd", path,
+                 entry.second);
     }
     const std::string_view name = without_compression_ending(path);
     for (const std::string_view end : {".jsonl", ".ndjson"})
@@ -61,10 +62,10 @@ TextFormat format_of_name(const std::string& path)
         if (ends_with(name, end)) { return TextFormat::txt; }
     }
     if (ends_with(path, ".parquet")) { return TextFormat::parquet; }
-    throw UsageError(
-        fmt::format("cannot tell the format of '{}' (endings known: .jsonl .ndjson .txt .text .md .parquet, the first five "
-                    "with .gz or .zst behind them too). say --format txt, jsonl or parquet",
-                    path));
+    throw UsageError(fmt::format(
+        "cannot tell the format of '{}' (endings known: .jsonl .ndjson .txt .text .md .parquet, the first five "
+        "with .gz or .zst behind them too). say --format txt, jsonl or parquet",
+        path));
 }
 
 /// Content under a name that says something else would become replacement characters without anybody noticing.
@@ -76,8 +77,8 @@ Compression check_first_bytes(const File& file, TextFormat format)
     file.read_at(start, bytes, 0);
     const std::string_view first(start, static_cast<std::size_t>(bytes));
     const bool parquet = first == "PAR1"sv;
-    VALIDATE(parquet || format != TextFormat::parquet, UsageError, "cannot read '{}' (it does not begin as Parquet does)",
-             file.path());
+    VALIDATE(parquet || format != TextFormat::parquet, UsageError,
+             "cannot read '{}' (it does not begin as Parquet does)", file.path());
     VALIDATE(!parquet || format == TextFormat::parquet, UsageError,
              "cannot read '{}' (its first bytes are those of Parquet). say --format parquet", file.path());
     VALIDATE(!starts_with(first, "\xFF\xFE"sv) && !starts_with(first, "\xFE\xFF"sv), UsageError,
@@ -167,12 +168,14 @@ std::vector<InputFile> find_input_files(const std::vector<std::string>& patterns
         for (const std::string& path : expand(pattern))
         {
             struct stat status;
-            VALIDATE(::stat(path.c_str(), &status) == 0, UsageError, "cannot read '{}' ({})", path, system_reason(errno));
+            VALIDATE(::stat(path.c_str(), &status) == 0, UsageError, "cannot read '{}' ({})", path,
+                     system_reason(errno));
             VALIDATE(!S_ISDIR(status.st_mode), UsageError,
                      "cannot read '{}' (a directory). name its files: '{}/*.jsonl'", path, path);
-            VALIDATE(S_ISREG(status.st_mode), UsageError,
-                     "cannot read '{}' (not a regular file). write it to a file first, or to standard input (--input -)",
-                     path);
+            VALIDATE(
+                S_ISREG(status.st_mode), UsageError,
+                "cannot read '{}' (not a regular file). write it to a file first, or to standard input (--input -)",
+                path);
             if (!seen.insert({status.st_dev, status.st_ino}).second) { continue; }
             files.push_back(input_file_of(path, status, format));
         }

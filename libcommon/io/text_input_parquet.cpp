@@ -23,8 +23,8 @@ const ParquetPluginTable& load_parquet_plugin()
     const std::string folder = core_library_folder();
     const std::string path = (std::filesystem::path(folder) / parquet_plugin_file).string();
     VALIDATE(std::filesystem::exists(path), ConfigError,
-             "cannot read Parquet ({} is not in '{}': built without Arrow). build with -DWITH_PARQUET=ON", parquet_plugin_file,
-             folder);
+             "cannot read Parquet ({} is not in '{}': built without Arrow). build with -DWITH_PARQUET=ON",
+             parquet_plugin_file, folder);
     void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr)
     {
@@ -35,7 +35,8 @@ const ParquetPluginTable& load_parquet_plugin()
     using Entry = const ParquetPluginTable* (*)();
     const auto entry = reinterpret_cast<Entry>(::dlsym(library, parquet_plugin_entry));
     VALIDATE(entry != nullptr && entry()->abi == parquet_plugin_abi, ConfigError,
-             "cannot read Parquet ({} in '{}' is of another version). install both from one build", parquet_plugin_file, folder);
+             "cannot read Parquet ({} in '{}' is of another version). install both from one build", parquet_plugin_file,
+             folder);
     return *entry();
 }
 
@@ -63,7 +64,8 @@ void ParquetInput::seek(std::int64_t row)
 {
     char error[512] = "";
     num_pending_ = 0;
-    VALIDATE(plugin_->seek(handle_, row, error, sizeof error), FormatError, "{}: damaged parquet data ({})", path_, error);
+    VALIDATE(plugin_->seek(handle_, row, error, sizeof error), FormatError, "{}: damaged parquet data ({})", path_,
+             error);
 }
 
 bool ParquetInput::next(std::int64_t bytes, std::int64_t max_row_bytes, ByteBuffer& data, std::int64_t& size,

@@ -182,7 +182,10 @@ class ZstdStream final : public ByteStream
             ZSTD_inBuffer in = {from_.data(), static_cast<std::size_t>(from_.left()), 0};
             const std::size_t status = ZSTD_decompressStream(state_.get(), &out, &in);
             from_.take(static_cast<std::int64_t>(in.pos));
-            if (ZSTD_isError(status)) { throw DamagedStream(fmt::format("damaged zstd data ({})", ZSTD_getErrorName(status))); }
+            if (ZSTD_isError(status))
+            {
+                throw DamagedStream(fmt::format("damaged zstd data ({})", ZSTD_getErrorName(status)));
+            }
             frame_ended_ = status == 0;
             held_back_ = out.pos == out.size;
         }
@@ -203,7 +206,8 @@ class SniffedStream final : public ByteStream
 {
   public:
     explicit SniffedStream(std::string first, std::unique_ptr<ByteStream> rest)
-        : first_(std::move(first)), rest_(std::move(rest))
+        : first_(std::move(first)),
+          rest_(std::move(rest))
     {
     }
     std::int64_t read(char* to, std::int64_t capacity) override
@@ -224,8 +228,14 @@ class SniffedStream final : public ByteStream
 
 std::unique_ptr<ByteStream> decompressed(Compression compression, std::unique_ptr<ByteStream> plain, std::string first)
 {
-    if (compression == Compression::gzip) { return std::make_unique<GzipStream>(PieceReader(std::move(plain), std::move(first))); }
-    if (compression == Compression::zstd) { return std::make_unique<ZstdStream>(PieceReader(std::move(plain), std::move(first))); }
+    if (compression == Compression::gzip)
+    {
+        return std::make_unique<GzipStream>(PieceReader(std::move(plain), std::move(first)));
+    }
+    if (compression == Compression::zstd)
+    {
+        return std::make_unique<ZstdStream>(PieceReader(std::move(plain), std::move(first)));
+    }
     if (first.empty()) { return plain; }
     return std::make_unique<SniffedStream>(std::move(first), std::move(plain));
 }

@@ -61,8 +61,7 @@ class Column
         }
         const std::int16_t present = file_->metadata()->schema()->Column(column_)->max_definition_level();
         std::int64_t num_values = 0;
-        const std::int64_t rows =
-            reader_->ReadBatch(batch_rows, levels_.data(), nullptr, values_.data(), &num_values);
+        const std::int64_t rows = reader_->ReadBatch(batch_rows, levels_.data(), nullptr, values_.data(), &num_values);
         const parquet::ByteArray* value = values_.data();
         for (std::int64_t i = 0; i < rows; ++i)
         {
@@ -70,7 +69,8 @@ class Column
             string = {nullptr, 0};
             // A required column has no levels: all its rows are there.
             if (present > 0 && levels_[static_cast<std::size_t>(i)] < present) { continue; }
-            string = {value->len > 0 ? reinterpret_cast<const char*>(value->ptr) : "", static_cast<std::int64_t>(value->len)};
+            string = {value->len > 0 ? reinterpret_cast<const char*>(value->ptr) : "",
+                      static_cast<std::int64_t>(value->len)};
             ++value;
         }
         *strings = strings_.data();
@@ -171,8 +171,13 @@ std::int64_t plugin_next(void* file, const plimsoll::ParquetString** strings, ch
     return guarded<std::int64_t>(-1, error, error_bytes, [&] { return static_cast<Column*>(file)->next(strings); });
 }
 
-constexpr plimsoll::ParquetPluginTable table{plimsoll::parquet_plugin_abi, ARROW_VERSION_STRING, plugin_open, plugin_close,
-                                             plugin_num_rows,              plugin_seek,          plugin_next};
+constexpr plimsoll::ParquetPluginTable table{plimsoll::parquet_plugin_abi,
+                                             ARROW_VERSION_STRING,
+                                             plugin_open,
+                                             plugin_close,
+                                             plugin_num_rows,
+                                             plugin_seek,
+                                             plugin_next};
 
 }  // namespace
 

@@ -87,9 +87,9 @@ std::unique_ptr<Tokenizer> tokenizer_of_shards(const std::string& kind, const st
     VALIDATE(!kind.empty() || name == "bytes" || path_exists(name), UsageError,
              "'{}' is of tokenizer '{}', a file of which only the name is known. give --tokenizer FILE", path, name);
     auto tokenizer = make_tokenizer(kind.empty() ? name : kind);
-    VALIDATE(tokenizer->fingerprint() == fingerprint, FormatError,
-             "{}: its tokenizer '{}' (sha256 {}) is not {} ({})", path, name, fingerprint.substr(0, 12),
-             kind.empty() ? "the one of this version" : "'" + kind + "'", tokenizer->fingerprint().substr(0, 12));
+    VALIDATE(tokenizer->fingerprint() == fingerprint, FormatError, "{}: its tokenizer '{}' (sha256 {}) is not {} ({})",
+             path, name, fingerprint.substr(0, 12), kind.empty() ? "the one of this version" : "'" + kind + "'",
+             tokenizer->fingerprint().substr(0, 12));
     return tokenizer;
 }
 
@@ -100,7 +100,8 @@ Command decode_command()
     command.name = "decode";
     command.summary = "prints the text of all documents of shards, or of ids on standard input, one document a line";
     command.run_files = RunFiles::refused;
-    command.positionals = {{"PATH", "directories of shards, shards or files of other tools; none: standard input", 0, -1}};
+    command.positionals = {
+        {"PATH", "directories of shards, shards or files of other tools; none: standard input", 0, -1}};
     command.examples = {"plimsoll-shard decode kjv/shard_00000.h5 | head",
                         "echo 72 105 256 | plimsoll-shard decode --tokenizer bytes"};
     command.declare = [state](OptionSet& options)
@@ -119,8 +120,8 @@ Command decode_command()
                 decode_shards(path, *state);
                 continue;
             }
-            VALIDATE(!state->tokenizer.empty(), UsageError, "--tokenizer is missing ('{}' does not say which one it is of)",
-                     path);
+            VALIDATE(!state->tokenizer.empty(), UsageError,
+                     "--tokenizer is missing ('{}' does not say which one it is of)", path);
             const auto tokenizer = make_tokenizer(state->tokenizer);
             TokenReadOptions options;
             options.eod = tokenizer->eod();

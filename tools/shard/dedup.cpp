@@ -61,7 +61,9 @@ void declare_dedup(OptionSet& options, DedupState& o)
         .peers({"dedup"});
     options.add_count("", "ngram", minhash.ngram, "units in an n-gram").range(1, 64).peers({"n-grams", "char-ngrams"});
     options.add_choice("", "ngram-of", o.unit, {"words", "tokens"}, "units; words need the tokenizer");
-    options.add_count("", "bands", minhash.bands, "keys of a document").range(1, 1024).peers({"num-buckets", "num-bands"});
+    options.add_count("", "bands", minhash.bands, "keys of a document")
+        .range(1, 1024)
+        .peers({"num-buckets", "num-bands"});
     options.add_count("", "rows", minhash.rows, "minima in a key")
         .range(1, 1024)
         .peers({"hashes-per-bucket", "minhashes-per-band"});
@@ -99,18 +101,20 @@ Command dedup_command()
         if (state->force) { dedup.existing = CorpusOutput::Existing::replace; }
         const StopSignals signals(Usr1::untouched);
         std::unique_ptr<Progress> progress;
-        const DedupReport report = dedup_shards(
-            dedup,
-            [&](std::int64_t total, std::int64_t done)
-            {
-                if (!progress)
-                {
-                    progress = std::make_unique<Progress>(stderr, kind_of(stderr), "dedup", ProgressUnit::bytes, total);
-                }
-                VALIDATE(!signals.requested(), Interrupted,
-                         "stopped by {} (nothing was written). run the same command again", signals.name());
-                progress->update(done);
-            });
+        const DedupReport report =
+            dedup_shards(dedup,
+                         [&](std::int64_t total, std::int64_t done)
+                         {
+                             if (!progress)
+                             {
+                                 progress = std::make_unique<Progress>(stderr, kind_of(stderr), "dedup",
+                                                                       ProgressUnit::bytes, total);
+                             }
+                             VALIDATE(!signals.requested(), Interrupted,
+                                      "stopped by {} (nothing was written). run the same command again",
+                                      signals.name());
+                             progress->update(done);
+                         });
         if (progress) { progress->finish(); }
         const std::string text = dedup_text(report, *state);
         std::fwrite(text.data(), 1, text.size(), stdout);

@@ -72,8 +72,9 @@ std::string exported_text(const std::vector<ExportedSet>& sets, const ExchangeSt
                             format_grouped(set.tokens));
         if (set.ambiguous > 0)
         {
-            text += fmt::format("note       {} documents hold the end-of-document id inside: a reader finds two there\n",
-                                format_grouped(set.ambiguous));
+            text +=
+                fmt::format("note       {} documents hold the end-of-document id inside: a reader finds two there\n",
+                            format_grouped(set.ambiguous));
         }
     }
     return text;
@@ -103,7 +104,10 @@ std::string imported_text(const ImportReport& report, const ExchangeState& o)
     std::string text = fmt::format("documents  {}   empty {}   without end {}{}", format_grouped(report.documents),
                                    format_grouped(report.empty), format_grouped(report.without_end),
                                    o.append_eod && report.without_end > 0 ? " (appended)" : "");
-    if (report.without_label > 0) { text += fmt::format("   nothing to learn {}", format_grouped(report.without_label)); }
+    if (report.without_label > 0)
+    {
+        text += fmt::format("   nothing to learn {}", format_grouped(report.without_label));
+    }
     text += fmt::format("\ntokenizer  {}\n", tokenizer_line(manifest.tokenizer, manifest.vocab, manifest.fingerprint));
     text += fmt::format("written    {} tokens, {} shard{}, {}, {}, {}/manifest.json\n", format_grouped(report.tokens),
                         report.shards, report.shards == 1 ? "" : "s", dtype_name(manifest.dtype),
@@ -128,8 +132,9 @@ Command export_command()
                         "plimsoll-shard export kjv --to mds --out kjv_mds            a directory with index.json"};
     command.declare = [state](OptionSet& options)
     {
-        options.add_choice("", "to", state->format, exchange_formats,
-                           "megatron (.bin, .idx), llmc (.bin), ds (datatrove), mds (MosaicML)")
+        options
+            .add_choice("", "to", state->format, exchange_formats,
+                        "megatron (.bin, .idx), llmc (.bin), ds (datatrove), mds (MosaicML)")
             .required();
         options.add_text("", "out", state->to.out, "prefix of the files, directory for mds; validation: OUT_validation")
             .value_name("PREFIX")
@@ -168,17 +173,22 @@ Command import_command()
     command.declare = [state](OptionSet& options)
     {
         ImportOptions& from = state->from;
-        options.add_choice("", "from", state->format, exchange_formats,
-                           "megatron (.bin, .idx), llmc (.bin), ds (datatrove), mds (MosaicML)")
+        options
+            .add_choice("", "from", state->format, exchange_formats,
+                        "megatron (.bin, .idx), llmc (.bin), ds (datatrove), mds (MosaicML)")
             .required();
         options.add_text("", "out", from.out, "directory of the shards; appears when all are complete")
             .value_name("DIR")
             .required();
         options.add_text("", "tokenizer", from.tokenizer, "that the ids are of; gives vocabulary, end and text bytes");
-        options.add_count("", "vocab", from.vocab, "ids are below this, where there is no tokenizer").shown_default("the tokenizer's");
-        options.add_count("", "eod", from.eod, "id that ends a document").value_name("ID").shown_default("the tokenizer's");
+        options.add_count("", "vocab", from.vocab, "ids are below this, where there is no tokenizer")
+            .shown_default("the tokenizer's");
+        options.add_count("", "eod", from.eod, "id that ends a document")
+            .value_name("ID")
+            .shown_default("the tokenizer's");
         options.add_flag("", "append-eod", state->append_eod, "to documents that do not end with it");
-        options.add_count("", "shard-tokens", from.shard_tokens, "a shard ends before the document that would exceed it")
+        options
+            .add_count("", "shard-tokens", from.shard_tokens, "a shard ends before the document that would exceed it")
             .unit("tokens")
             .range(1);
         options.add_text("", "column", from.mds.tokens_column, "of mds that holds the ids").value_name("NAME");
@@ -202,8 +212,8 @@ Command import_command()
         from.mds.token_bytes = static_cast<int>(state->token_bytes);
         if (state->append_eod) { from.end = ImportOptions::DocumentEnd::append; }
         if (state->force) { from.existing = CorpusOutput::Existing::replace; }
-        const ImportReport report = with_exchange_progress(
-            "import", [&](const ConvertObserver& observer) { return import_tokens(from, observer); });
+        const ImportReport report = with_exchange_progress("import", [&](const ConvertObserver& observer)
+                                                           { return import_tokens(from, observer); });
         print_exchange(imported_text(report, *state));
         return ExitCode::done;
     };

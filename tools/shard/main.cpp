@@ -57,7 +57,8 @@ std::string set_validation(const OptionValue& value, double& share)
 void declare_records(OptionSet& options, Options& o)
 {
     RecordOptions& records = o.corpus.text.records;
-    options.add_choice("", "template", o.chat_template, {"chatml", "llama3"}, "of --format chat: which special tokens surround a message");
+    options.add_choice("", "template", o.chat_template, {"chatml", "llama3"},
+                       "of --format chat: which special tokens surround a message");
     options.add_text("", "messages-field", records.messages_field, "field of a chat").value_name("NAME");
     options.add_text("", "prompt-field", records.prompt_field, "field of prompt-completion").value_name("NAME");
     options.add_text("", "completion-field", records.completion_field, "the same").value_name("NAME");
@@ -79,10 +80,10 @@ void declare(OptionSet& options, Options& o)
     options.add_text("", "out", o.out, "directory of the shards; appears when all are complete")
         .value_name("DIR")
         .peers({"output-prefix", "output"});
-    options.add_choice("", "format", o.format,
-                       {"auto", "txt", "jsonl", "parquet", "prompt-completion", "chat", "tokens"},
-                       "of all inputs; auto: by their endings. The last three are jsonl whose records give a loss mask: "
-                       "prompt and completion, messages of a chat, input_ids and labels");
+    options
+        .add_choice("", "format", o.format, {"auto", "txt", "jsonl", "parquet", "prompt-completion", "chat", "tokens"},
+                    "of all inputs; auto: by their endings. The last three are jsonl whose records give a loss mask: "
+                    "prompt and completion, messages of a chat, input_ids and labels");
     declare_records(options, o);
     declare_document_filter(options, o.corpus.filter);
     options.add_choice("", "document", o.document, {"file", "line", "blank-line"},

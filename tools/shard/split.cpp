@@ -90,7 +90,9 @@ Command split_command()
             .value_name("DIR=SHARE ...")
             .required();
         options.add_count("", "seed", state->split.seed, "of the choice");
-        options.add_count("", "shard-tokens", state->split.shard_tokens, "a shard ends before the document that would exceed it")
+        options
+            .add_count("", "shard-tokens", state->split.shard_tokens,
+                       "a shard ends before the document that would exceed it")
             .unit("tokens")
             .range(1);
         options.add_flag("", "force", state->force, "replace the token shards in the directories");
@@ -103,18 +105,20 @@ Command split_command()
         if (state->force) { state->split.existing = CorpusOutput::Existing::replace; }
         const StopSignals signals(Usr1::untouched);
         std::unique_ptr<Progress> progress;
-        const auto reports = split_shards(
-            state->split,
-            [&](std::int64_t total, std::int64_t done)
-            {
-                if (!progress)
-                {
-                    progress = std::make_unique<Progress>(stderr, kind_of(stderr), "split", ProgressUnit::bytes, total);
-                }
-                VALIDATE(!signals.requested(), Interrupted,
-                         "stopped by {} (nothing was written). run the same command again", signals.name());
-                progress->update(done);
-            });
+        const auto reports =
+            split_shards(state->split,
+                         [&](std::int64_t total, std::int64_t done)
+                         {
+                             if (!progress)
+                             {
+                                 progress = std::make_unique<Progress>(stderr, kind_of(stderr), "split",
+                                                                       ProgressUnit::bytes, total);
+                             }
+                             VALIDATE(!signals.requested(), Interrupted,
+                                      "stopped by {} (nothing was written). run the same command again",
+                                      signals.name());
+                             progress->update(done);
+                         });
         if (progress) { progress->finish(); }
         const std::string text = split_text(reports, state->json);
         std::fwrite(text.data(), 1, text.size(), stdout);

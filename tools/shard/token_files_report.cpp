@@ -50,13 +50,14 @@ std::string token_files_text(TokenFormat format, const std::string& path, Output
         return json.dump(2) + "\n";
     }
     const FormatWords words = words_of(format);
-    std::string text = fmt::format("{}   {}   {} {}{}, {}\n", path, words.title, format_grouped(info.num_files), words.file,
-                                   info.num_files == 1 ? "" : "s", format_storage(static_cast<double>(info.file_bytes)));
+    std::string text =
+        fmt::format("{}   {}   {} {}{}, {}\n", path, words.title, format_grouped(info.num_files), words.file,
+                    info.num_files == 1 ? "" : "s", format_storage(static_cast<double>(info.file_bytes)));
     text += fmt::format("tokens     {}   {}\n",
                         info.num_tokens < 0 ? "not in the index, verify counts them" : format_grouped(info.num_tokens),
                         info.dtype);
-    text += fmt::format("documents  {}\n", info.num_documents < 0 ? "the format does not tell"
-                                                                    : format_grouped(info.num_documents));
+    text += fmt::format("documents  {}\n",
+                        info.num_documents < 0 ? "the format does not tell" : format_grouped(info.num_documents));
     if (info.has_loss_mask) { text += "loss mask  there\n"; }
     for (const auto& note : info.notes) { text += fmt::format("{:<10} {}\n", note.first, note.second); }
     return text;

@@ -40,20 +40,33 @@ void declare_train_bpe(OptionSet& options, TrainBpeState& state)
 {
     TrainBpeOptions& o = state.options;
     o.bpe.special_tokens = {"<|endoftext|>"};
-    options.add_texts("", "input", o.inputs, "as plimsoll-shard takes it: files, patterns, @LIST, - for standard input").value_name("FILE ...");
-    options.add_count("", "vocab", o.bpe.vocab, "number of ids, special tokens and the 256 bytes included").range(1, 268435456.0).peers({"vocab-size"});
+    options.add_texts("", "input", o.inputs, "as plimsoll-shard takes it: files, patterns, @LIST, - for standard input")
+        .value_name("FILE ...");
+    options.add_count("", "vocab", o.bpe.vocab, "number of ids, special tokens and the 256 bytes included")
+        .range(1, 268435456.0)
+        .peers({"vocab-size"});
     options.add_choice("", "pattern", o.pattern, train_bpe_patterns(), "how text is cut into pieces before merging");
-    options.add_texts("", "special", o.bpe.special_tokens, "special tokens, in the order of their ids from 0; the first usual one ends documents")
+    options
+        .add_texts("", "special", o.bpe.special_tokens,
+                   "special tokens, in the order of their ids from 0; the first usual one ends documents")
         .value_name("TOKEN ...")
         .peers({"special-tokens"});
     options.add_count("", "min-frequency", o.bpe.min_frequency, "a pair that is met less often is no token");
-    options.add_text("", "out", state.out, "the tokenizer.json to write").value_name("FILE").peers({"output", "model-prefix"});
-    options.add_choice("", "format", state.format, {"auto", "txt", "jsonl", "parquet"}, "of all inputs; auto: by their endings");
+    options.add_text("", "out", state.out, "the tokenizer.json to write")
+        .value_name("FILE")
+        .peers({"output", "model-prefix"});
+    options.add_choice("", "format", state.format, {"auto", "txt", "jsonl", "parquet"},
+                       "of all inputs; auto: by their endings");
     options.add_choice("", "document", state.document, {"file", "line", "blank-line"}, "what a document is in txt");
-    options.add_text("", "text-field", o.text.text_field, "field of jsonl, column of Parquet that holds the text").value_name("NAME");
+    options.add_text("", "text-field", o.text.text_field, "field of jsonl, column of Parquet that holds the text")
+        .value_name("NAME");
     options.add_choice("", "on-bad-record", state.on_bad_record, {"error", "skip"}, "skip: count it and go on");
-    options.add_bytes("", "max-record-bytes", o.text.max_record_bytes, "a longer line, paragraph or file is a bad record").range(1, 2147483648.0);
-    options.add_count("", "threads", state.threads, "that count pieces; decide no output").range(1, 4096).shown_default("all cores");
+    options
+        .add_bytes("", "max-record-bytes", o.text.max_record_bytes, "a longer line, paragraph or file is a bad record")
+        .range(1, 2147483648.0);
+    options.add_count("", "threads", state.threads, "that count pieces; decide no output")
+        .range(1, 4096)
+        .shown_default("all cores");
     options.add_flag("", "force", state.force, "replace OUT");
     options.add_flag("", "dry-run", state.dry_run, "count the pieces and learn, write nothing");
     options.add_flag("", "json", state.json, "report as JSON on stdout");
@@ -62,7 +75,8 @@ void declare_train_bpe(OptionSet& options, TrainBpeState& state)
 void validate_train_bpe(TrainBpeState& state)
 {
     VALIDATE(!state.options.inputs.empty(), UsageError, "--input is missing (text files and patterns)");
-    VALIDATE(state.dry_run || !state.out.empty(), UsageError, "--out is missing (the tokenizer.json to write). give it, or --dry-run");
+    VALIDATE(state.dry_run || !state.out.empty(), UsageError,
+             "--out is missing (the tokenizer.json to write). give it, or --dry-run");
     check_bpe_options(state.options.bpe);
     state.options.threads = static_cast<int>(state.threads);
     TextInputOptions& text = state.options.text;
@@ -75,8 +89,10 @@ void validate_train_bpe(TrainBpeState& state)
                                                      : DocumentUnit::file;
     text.on_bad_record = state.on_bad_record == "skip" ? BadRecordPolicy::skip : BadRecordPolicy::error;
     if (state.out.empty()) { return; }
-    VALIDATE(!is_directory(state.out), UsageError, "'{}' is a directory. give --out a file name like {}/tokenizer.json", state.out, state.out);
-    VALIDATE(state.force || !path_exists(state.out), UsageError, "'{}' exists. choose another --out, or --force to replace it", state.out);
+    VALIDATE(!is_directory(state.out), UsageError, "'{}' is a directory. give --out a file name like {}/tokenizer.json",
+             state.out, state.out);
+    VALIDATE(state.force || !path_exists(state.out), UsageError,
+             "'{}' exists. choose another --out, or --force to replace it", state.out);
     require_writable(parent_of(state.out), "choose another --out");
 }
 
@@ -105,21 +121,26 @@ std::string report_json(const TrainBpeReport& report, const TrainBpeState& state
 std::string report_text(const TrainBpeReport& report, const TrainBpeState& state)
 {
     const double rate = report.count_seconds > 0 ? static_cast<double>(report.text_bytes) / report.count_seconds : 0;
-    std::string text = fmt::format("documents  {}   {} of text   bad {}\n", format_grouped(report.documents),
-                                   format_storage(static_cast<double>(report.text_bytes)), format_grouped(report.counts.bad_records));
-    text += fmt::format("pieces     {}, {} distinct   counted at {} with {} thread{} in {}\n", format_grouped(report.pieces),
-                        format_grouped(report.distinct_pieces), format_rate(rate), state.options.threads,
-                        state.options.threads == 1 ? "" : "s", fmt::format("{:.1f} s", report.count_seconds));
-    text += fmt::format("learned    {} ids, {} merges, the last met {} times   in {}\n", format_grouped(static_cast<std::int64_t>(report.bpe.tokens.size())),
-                        format_grouped(static_cast<std::int64_t>(report.bpe.merges.size())), format_grouped(report.bpe.last_frequency),
-                        fmt::format("{:.1f} s", report.learn_seconds));
+    std::string text =
+        fmt::format("documents  {}   {} of text   bad {}\n", format_grouped(report.documents),
+                    format_storage(static_cast<double>(report.text_bytes)), format_grouped(report.counts.bad_records));
+    text += fmt::format("pieces     {}, {} distinct   counted at {} with {} thread{} in {}\n",
+                        format_grouped(report.pieces), format_grouped(report.distinct_pieces), format_rate(rate),
+                        state.options.threads, state.options.threads == 1 ? "" : "s",
+                        fmt::format("{:.1f} s", report.count_seconds));
+    text += fmt::format("learned    {} ids, {} merges, the last met {} times   in {}\n",
+                        format_grouped(static_cast<std::int64_t>(report.bpe.tokens.size())),
+                        format_grouped(static_cast<std::int64_t>(report.bpe.merges.size())),
+                        format_grouped(report.bpe.last_frequency), fmt::format("{:.1f} s", report.learn_seconds));
     if (static_cast<std::int64_t>(report.bpe.tokens.size()) < state.options.bpe.vocab)
     {
         text += fmt::format("note       the text has no more pairs for {} ids: a model needs only {}\n",
-                            format_grouped(state.options.bpe.vocab), format_grouped(static_cast<std::int64_t>(report.bpe.tokens.size())));
+                            format_grouped(state.options.bpe.vocab),
+                            format_grouped(static_cast<std::int64_t>(report.bpe.tokens.size())));
     }
     text += state.dry_run ? "dry run    nothing was written\n"
-                          : fmt::format("written    {}   pattern {}, sha256 {}\n", state.out, state.options.pattern, sha256_hex(report.json).substr(0, 16));
+                          : fmt::format("written    {}   pattern {}, sha256 {}\n", state.out, state.options.pattern,
+                                        sha256_hex(report.json).substr(0, 16));
     return text;
 }
 
@@ -137,11 +158,12 @@ ExitCode run_train_bpe(const TrainBpeState& state)
                       {
                           if (progress) { progress->finish(); }
                           phase = now.phase;
-                          progress = std::make_unique<Progress>(stderr, kind_of(stderr), counts ? "count" : "learn",
-                                                                counts ? ProgressUnit::bytes : ProgressUnit::items, now.total);
+                          progress =
+                              std::make_unique<Progress>(stderr, kind_of(stderr), counts ? "count" : "learn",
+                                                         counts ? ProgressUnit::bytes : ProgressUnit::items, now.total);
                       }
-                      VALIDATE(!signals.requested(), Interrupted, "stopped by {} (nothing was written). run the same command again",
-                               signals.name());
+                      VALIDATE(!signals.requested(), Interrupted,
+                               "stopped by {} (nothing was written). run the same command again", signals.name());
                       progress->update(now.done);
                   });
     if (progress) { progress->finish(); }
@@ -161,7 +183,8 @@ Command train_bpe_command()
     command.summary = "learns a byte-level BPE from text and writes its tokenizer.json (docs/tokenizers.md)";
     command.run_files = RunFiles::refused;
     command.examples = {"plimsoll-shard train-bpe --input 'text/*.jsonl' --vocab 32768 --out tokenizer.json",
-                        "plimsoll-shard train-bpe --input book.txt --vocab 4096 --pattern gpt2 --special '<|endoftext|>' '<|pad|>' --out tokenizer.json"};
+                        "plimsoll-shard train-bpe --input book.txt --vocab 4096 --pattern gpt2 --special "
+                        "'<|endoftext|>' '<|pad|>' --out tokenizer.json"};
     command.declare = [state](OptionSet& options) { declare_train_bpe(options, *state); };
     command.validate = [state] { validate_train_bpe(*state); };
     command.run = [state](const Invocation&) { return run_train_bpe(*state); };

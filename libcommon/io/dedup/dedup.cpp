@@ -110,12 +110,13 @@ class Dedup
         // A parent for each document, and a bit that says whether it was repeated.
         const std::int64_t for_clusters = 8 * num_documents_ + num_documents_ / 8 + 1;
         const std::int64_t least = for_clusters + KeyGroups::least_memory(num_keys);
-        VALIDATE(options_.memory_limit >= least, ConfigError,
-                 "--memory-limit {} is too little for {} documents (their clusters take {}, their keys at least {}). give "
-                 "--memory-limit {} or more",
-                 format_memory(static_cast<double>(options_.memory_limit)), format_grouped(num_documents_),
-                 format_memory(static_cast<double>(for_clusters)),
-                 format_memory(static_cast<double>(least - for_clusters)), bytes_text((least + 1048575) / 1048576 * 1048576));
+        VALIDATE(
+            options_.memory_limit >= least, ConfigError,
+            "--memory-limit {} is too little for {} documents (their clusters take {}, their keys at least {}). give "
+            "--memory-limit {} or more",
+            format_memory(static_cast<double>(options_.memory_limit)), format_grouped(num_documents_),
+            format_memory(static_cast<double>(for_clusters)), format_memory(static_cast<double>(least - for_clusters)),
+            bytes_text((least + 1048575) / 1048576 * 1048576));
         KeyGroups groups(directory, num_keys, options_.memory_limit - for_clusters);
         report_.key_files = groups.num_files();
         ShardDocuments documents(shard_paths_of(manifest_, options_.directory));

@@ -50,9 +50,10 @@ class SetExport
         report_.out = std::move(out);
         const bool room = options.format == TokenFormat::datatrove || options.format == TokenFormat::mds;
         const bool masked = documents_.has_loss_mask();
-        VALIDATE(!masked || room || options.loss_mask == ExportOptions::LossMask::drop, ConfigError,
-                 "'{}' has a loss mask, for which {} has no place. choose --to ds or mds, or --drop-loss-mask to lose it",
-                 options.directory, token_format_name(options.format));
+        VALIDATE(
+            !masked || room || options.loss_mask == ExportOptions::LossMask::drop, ConfigError,
+            "'{}' has a loss mask, for which {} has no place. choose --to ds or mds, or --drop-loss-mask to lose it",
+            options.directory, token_format_name(options.format));
         keep_mask_ = masked && room && options.loss_mask == ExportOptions::LossMask::keep;
         check_target(options.format, report_.out);
         make_writer(options, manifest);
@@ -92,7 +93,8 @@ class SetExport
                 break;
             }
             case TokenFormat::datatrove:
-                writer_ = std::make_unique<DatatroveWriter>(report_.out, manifest.vocab, manifest.tokenizer, keep_mask_);
+                writer_ =
+                    std::make_unique<DatatroveWriter>(report_.out, manifest.vocab, manifest.tokenizer, keep_mask_);
                 break;
             default:
                 writer_ = std::make_unique<MdsWriter>(report_.out, manifest.vocab, keep_mask_, options.size_limit);

@@ -21,7 +21,7 @@ struct ExportOptions
     std::string directory;  ///< of token shards
     TokenFormat format = TokenFormat::megatron;
     std::string out;  ///< prefix, or directory for mds; the validation set goes to OUT_validation
-    std::int64_t file_tokens = 100'000'000;  ///< of llm.c
+    std::int64_t file_tokens = 100'000'000;                   ///< of llm.c
     std::int64_t size_limit = MdsWriter::default_size_limit;  ///< of a shard of mds
     enum class LossMask
     {
@@ -48,7 +48,7 @@ struct ImportOptions
 {
     std::vector<std::string> paths;
     TokenFormat format = TokenFormat::megatron;
-    std::string tokenizer;    ///< kind or file; empty: only the two below are known
+    std::string tokenizer;  ///< kind or file; empty: only the two below are known
     std::int64_t vocab = 0;
     std::int64_t eod = -1;
     MdsReadOptions mds;

@@ -59,8 +59,8 @@ void DatatroveReader::read_metadata()
     const std::size_t first = text.find('\n');
     const std::size_t second = first == std::string::npos ? first : text.find('\n', first + 1);
     const std::string count = first == std::string::npos ? "" : text.substr(first + 1, second - first - 1);
-    VALIDATE(count == fmt::format("{}", num_tokens_), FormatError, "{}: says '{}' tokens, the index has {}", path, count,
-             num_tokens_);
+    VALIDATE(count == fmt::format("{}", num_tokens_), FormatError, "{}: says '{}' tokens, the index has {}", path,
+             count, num_tokens_);
     tokenizer_ = text.substr(0, first);
     const std::size_t bar = tokenizer_.rfind('|');
     // Older writers name no size.

@@ -39,8 +39,8 @@ LlmcReader::LlmcReader(const std::string& path) : file_(path, File::Mode::read),
     dtype_ = narrow ? Dtype::u16 : Dtype::u32;
     num_tokens_ = header[2];
     VALIDATE(num_tokens_ >= 0 && file_bytes_ == llmc_header_bytes + num_tokens_ * dtype_bytes(dtype_), FormatError,
-             "{}: {} bytes do not hold the {} {} tokens of its header (truncated file?)", path, file_bytes_, num_tokens_,
-             dtype_name(dtype_));
+             "{}: {} bytes do not hold the {} {} tokens of its header (truncated file?)", path, file_bytes_,
+             num_tokens_, dtype_name(dtype_));
 }
 
 void LlmcReader::read(std::int64_t begin, std::int64_t num, std::uint32_t* tokens) const

@@ -116,7 +116,10 @@ std::vector<MdsShard> read_mds_index(const std::string& directory)
                          const MdsJson json = MdsJson::parse(read_text_file(path));
                          VALIDATE(json.at("version").get<int>() == 2, FormatError, "version {} (this version reads 2)",
                                   json.at("version").get<int>());
-                         for (const MdsJson& row : json.at("shards")) { shards.push_back(shard_of_row(row, directory)); }
+                         for (const MdsJson& row : json.at("shards"))
+                         {
+                             shards.push_back(shard_of_row(row, directory));
+                         }
                      }
                      catch (const MdsJson::parse_error& error)
                      {

@@ -19,11 +19,11 @@ namespace plimsoll
 struct MdsColumn
 {
     std::string name;
-    std::string encoding;         ///< as in the index: "ndarray:uint16"
-    std::int64_t fixed_size = -1; ///< bytes of each value; -1: the sample says
-    bool is_array = false;        ///< ndarray, else bytes
-    bool has_shape = false;       ///< the shape is the encoding's, not the sample's
-    int value_code = 0;           ///< ndarray's code of the element type; 0: the sample says
+    std::string encoding;          ///< as in the index: "ndarray:uint16"
+    std::int64_t fixed_size = -1;  ///< bytes of each value; -1: the sample says
+    bool is_array = false;         ///< ndarray, else bytes
+    bool has_shape = false;        ///< the shape is the encoding's, not the sample's
+    int value_code = 0;            ///< ndarray's code of the element type; 0: the sample says
 };
 
 struct MdsShard

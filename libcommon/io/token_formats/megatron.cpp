@@ -38,7 +38,8 @@ Dtype dtype_of_code(std::uint8_t code, const std::string& path)
         case layout::code_f64: refused = "f64"; break;
         default: throw FormatError(fmt::format("{}: element type code {} (known: 1 to 8)", path, code));
     }
-    throw FormatError(fmt::format("{}: elements of type {} are no token ids (u8, u16, i32 and i64 are)", path, refused));
+    throw FormatError(
+        fmt::format("{}: elements of type {} are no token ids (u8, u16, i32 and i64 are)", path, refused));
 }
 
 template<class T>
@@ -98,8 +99,8 @@ void MegatronReader::read_header()
     const bool plausible = sequences <= size / 12 && boundaries <= size / 8;
     const std::uint64_t expected = plausible ? layout::header_bytes + 12 * sequences + 8 * boundaries : 0;
     VALIDATE(plausible && (size == expected || size == expected + sequences), FormatError,
-             "{}: {} bytes do not hold the {} sequences and {} document boundaries of its header (truncated file?)", path,
-             size, sequences, boundaries);
+             "{}: {} bytes do not hold the {} sequences and {} document boundaries of its header (truncated file?)",
+             path, size, sequences, boundaries);
     VALIDATE(boundaries >= 1, FormatError, "{}: no document boundaries (the first one, 0, is missing)", path);
     num_sequences_ = static_cast<std::int64_t>(sequences);
     num_documents_ = static_cast<std::int64_t>(boundaries) - 1;
@@ -125,8 +126,8 @@ void MegatronReader::check_outer_entries() const
                  bin_.path(), bin_bytes_);
         described = pointer + length * dtype_bytes(dtype_);
     }
-    VALIDATE(described == bin_bytes_, FormatError, "{}: {} bytes, its index describes {} (truncated file?)", bin_.path(),
-             bin_bytes_, described);
+    VALIDATE(described == bin_bytes_, FormatError, "{}: {} bytes, its index describes {} (truncated file?)",
+             bin_.path(), bin_bytes_, described);
     const auto first = entry_at<std::int64_t>(index_, documents_offset());
     const auto last = entry_at<std::int64_t>(index_, documents_offset() + 8 * num_documents_);
     VALIDATE(first == 0, FormatError, "{}: the first document boundary is {}, not 0", path, first);

@@ -18,7 +18,8 @@ constexpr const char* megatron_scheme = "megatron:";
 class MegatronTokens : public TokenFile
 {
   public:
-    MegatronTokens(const std::string& path, std::int64_t vocab) : reader_(path.substr(std::string(megatron_scheme).size()))
+    MegatronTokens(const std::string& path, std::int64_t vocab)
+        : reader_(path.substr(std::string(megatron_scheme).size()))
     {
         VALIDATE(vocab > 0, ConfigError, "'{}' does not say its vocabulary. set vocab in its section", path);
         VALIDATE(reader_.num_tokens() > 0, FormatError, "{}: holds no token", path);
@@ -40,8 +41,8 @@ class MegatronTokens : public TokenFile
         for (std::int64_t i = 0; i < num; ++i)
         {
             VALIDATE(tokens[i] < info_.vocab, FormatError,
-                     "{}.bin: token {} is {}, not below the vocabulary of {} (vocab of its section, or the model's)", reader_.prefix(),
-                     begin + i, tokens[i], info_.vocab);
+                     "{}.bin: token {} is {}, not below the vocabulary of {} (vocab of its section, or the model's)",
+                     reader_.prefix(), begin + i, tokens[i], info_.vocab);
         }
     }
 

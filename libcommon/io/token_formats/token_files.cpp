@@ -46,7 +46,8 @@ class ChainedDocuments : public DocumentReader
 
     bool has_loss_mask() const override
     {
-        return std::any_of(readers_.begin(), readers_.end(), [](const auto& reader) { return reader->has_loss_mask(); });
+        return std::any_of(readers_.begin(), readers_.end(),
+                           [](const auto& reader) { return reader->has_loss_mask(); });
     }
 
     std::int64_t total_bytes() const override { return sum(&DocumentReader::total_bytes); }

@@ -49,8 +49,8 @@ std::unique_ptr<DocumentReader> open_token_files(TokenFormat format, const std::
 struct TokenFilesInfo
 {
     TokenFormat format = TokenFormat::megatron;
-    std::string dtype;                ///< "u16", or MDS's encoding
-    std::int64_t num_files = 0;       ///< pairs, files or shards
+    std::string dtype;           ///< "u16", or MDS's encoding
+    std::int64_t num_files = 0;  ///< pairs, files or shards
     std::int64_t file_bytes = 0;
     std::int64_t num_tokens = -1;     ///< -1: only reading all of it tells
     std::int64_t num_documents = -1;  ///< -1: the format does not tell

@@ -123,7 +123,10 @@ class BpeLearner
             piece_counts_.push_back(row.count);
             for (const char c : row.piece) { symbols_.push_back(byte_ids_[static_cast<unsigned char>(c)]); }
             const std::uint32_t* const symbols = symbols_.data() + begins_.back();
-            for (std::size_t i = 1; i < row.piece.size(); ++i) { change(pair_of(symbols[i - 1], symbols[i]), 1, piece); }
+            for (std::size_t i = 1; i < row.piece.size(); ++i)
+            {
+                change(pair_of(symbols[i - 1], symbols[i]), 1, piece);
+            }
         }
     }
 
@@ -213,7 +216,10 @@ class BpeLearner
         std::size_t out = 0;
         for (std::size_t i = 0; i < result_.merges.size(); ++i)
         {
-            if (last[pair_of(result_.merges[i].first, result_.merges[i].second)] == i) { result_.merges[out++] = result_.merges[i]; }
+            if (last[pair_of(result_.merges[i].first, result_.merges[i].second)] == i)
+            {
+                result_.merges[out++] = result_.merges[i];
+            }
         }
         result_.merges.resize(out);
     }
@@ -243,8 +249,9 @@ void check_bpe_options(const BpeTrainerOptions& options)
         VALIDATE(seen.insert(special).second, UsageError, "special token '{}' is given twice", special);
     }
     const auto base = static_cast<std::int64_t>(seen.size()) + 256;
-    VALIDATE(options.vocab >= base, UsageError, "--vocab {} is too small ({} special token{} and 256 bytes). at least {}", options.vocab,
-             seen.size(), seen.size() == 1 ? "" : "s", base);
+    VALIDATE(options.vocab >= base, UsageError,
+             "--vocab {} is too small ({} special token{} and 256 bytes). at least {}", options.vocab, seen.size(),
+             seen.size() == 1 ? "" : "s", base);
 }
 
 LearnedBpe learn_bpe(const PieceCounts& counts, const BpeTrainerOptions& options, const BpeTrainerObserver& observer)

@@ -25,9 +25,9 @@ namespace plimsoll
 
 struct BpeTrainerOptions
 {
-    std::int64_t vocab = 32768;              ///< ids at most, specials and bytes included
-    std::vector<std::string> special_tokens; ///< in the order of their ids
-    std::int64_t min_frequency = 0;          ///< a pair that is met less often is no token
+    std::int64_t vocab = 32768;               ///< ids at most, specials and bytes included
+    std::vector<std::string> special_tokens;  ///< in the order of their ids
+    std::int64_t min_frequency = 0;           ///< a pair that is met less often is no token
 };
 
 struct LearnedBpe
@@ -45,7 +45,8 @@ using BpeTrainerObserver = std::function<void(std::int64_t ids)>;
 void check_bpe_options(const BpeTrainerOptions& options);
 
 /// @throws as check_bpe_options()
-LearnedBpe learn_bpe(const PieceCounts& counts, const BpeTrainerOptions& options, const BpeTrainerObserver& observer = {});
+LearnedBpe learn_bpe(const PieceCounts& counts, const BpeTrainerOptions& options,
+                     const BpeTrainerObserver& observer = {});
 
 /// The character, in UTF-8, that stands for a byte in the tokens of a tokenizer.json, as GPT-2 chose them.
 std::string byte_character(std::uint8_t byte);

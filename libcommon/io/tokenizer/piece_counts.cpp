@@ -14,7 +14,8 @@ PieceCounts::PieceCounts() : slots_(1 << 12) {}
 void PieceCounts::add(std::string_view piece, std::int64_t count)
 {
     VALIDATE(piece.size() < std::numeric_limits<std::uint32_t>::max(), FormatError,
-             "a piece of {} bytes (longer than 4 GiB) cannot be counted. choose a pattern that splits the text", piece.size());
+             "a piece of {} bytes (longer than 4 GiB) cannot be counted. choose a pattern that splits the text",
+             piece.size());
     if (2 * entries_.size() >= slots_.size()) { grow(); }
     const std::uint64_t hash = hash_piece(piece);
     total_ += count;

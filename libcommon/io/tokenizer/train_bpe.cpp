@@ -43,7 +43,10 @@ OrderedJson pre_tokenizer_json(const std::string& pattern)
     if (pattern == "deepseek")
     {
         const DeepseekPatterns& known = deepseek_patterns();
-        for (const std::string* text : {&known.numbers, &known.cjk, &known.words}) { splits.push_back(split_json(*text)); }
+        for (const std::string* text : {&known.numbers, &known.cjk, &known.words})
+        {
+            splits.push_back(split_json(*text));
+        }
     }
     else { splits.push_back(split_json(std::string(pattern_text(pattern)))); }
     splits.push_back(byte_level_json(false));
@@ -114,7 +117,10 @@ class CorpusPieces
     {
         std::vector<Worker> workers(static_cast<std::size_t>(options_.threads));
         std::vector<std::thread> threads;
-        for (std::size_t i = 1; i < workers.size(); ++i) { threads.emplace_back([this, &workers, i] { work(workers[i]); }); }
+        for (std::size_t i = 1; i < workers.size(); ++i)
+        {
+            threads.emplace_back([this, &workers, i] { work(workers[i]); });
+        }
         work(workers[0]);
         for (std::thread& thread : threads) { thread.join(); }
         // The blocks before the one that failed were all handed out: the first of several errors is the input's first.
@@ -182,7 +188,8 @@ class CorpusPieces
                 for (Document document; documents.next(document); ++worker.documents)
                 {
                     worker.text_bytes += static_cast<std::int64_t>(document.text.size());
-                    const std::string_view text = nfc ? normalized(document.text, NormalForm::nfc, buffer) : document.text;
+                    const std::string_view text =
+                        nfc ? normalized(document.text, NormalForm::nfc, buffer) : document.text;
                     splitter.split(text, [&worker](std::string_view piece) { worker.pieces.add(piece); });
                 }
             }

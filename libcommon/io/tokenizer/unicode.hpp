@@ -38,7 +38,7 @@ constexpr ClassSet not_space_letter_number = all_set & ~(space_set | letter_set 
 
 /// Properties of a code point: class in the low 4 bits, then flags.
 constexpr std::uint8_t property_han = 0x10;
-constexpr std::uint8_t property_word = 0x20;       ///< \w
+constexpr std::uint8_t property_word = 0x20;  ///< \w
 
 /// Two stages of 128 code points; what text holds of it fits a core's first cache.
 class UnicodeTables

@@ -52,7 +52,8 @@ inline ParityFigures rounding_of_bf16(const std::string& model, std::size_t step
 }
 
 /// All within what rounding may do, copies equal to the bit. @return the differences
-inline ParityFigures expect_rounding_of_bf16(const ParityRecord& got, const ParityRecord& expected, const std::string& model)
+inline ParityFigures expect_rounding_of_bf16(const ParityRecord& got, const ParityRecord& expected,
+                                             const std::string& model)
 {
     const ParityFigures figures = largest_differences(got, expected);
     const ParityFigures rounding = rounding_of_bf16(model, got.losses.size());

@@ -13,7 +13,7 @@ namespace
 {
 
 template<class Value>
-DropReason with_limit(Value DocumentFilterOptions::* limit, Value value, std::string_view text)
+DropReason with_limit(Value DocumentFilterOptions::*limit, Value value, std::string_view text)
 {
     DocumentFilterOptions options;
     options.*limit = value;
@@ -58,7 +58,8 @@ TEST(DocumentFilter, SharesAreOfCharactersOfEveryScript)
 {
     using Options = DocumentFilterOptions;
     // Four letters of two to three bytes, one Arabic digit, one ideographic space, two punctuation marks: eight.
-    const std::string text = "\xC3\xA9\xD0\x96\xE4\xB8\xAD" "a\xD9\xA3\xE3\x80\x80\xE3\x80\x82!";
+    const std::string text = "\xC3\xA9\xD0\x96\xE4\xB8\xAD"
+                             "a\xD9\xA3\xE3\x80\x80\xE3\x80\x82!";
     EXPECT_EQ(with_limit(&Options::min_alphabetic, 0.5, text), DropReason::none);
     EXPECT_EQ(with_limit(&Options::min_alphabetic, 0.51, text), DropReason::alphabetic);
     EXPECT_EQ(with_limit(&Options::max_digits, 0.125, text), DropReason::none);

@@ -160,7 +160,10 @@ TEST_F(FimOrder, ASampleKeepsItsLengthAndTheEndsOfItsDocuments)
     {
         EXPECT_EQ(after.inputs[i] == 999, before.inputs[i] == 999) << i;
         marks += after.inputs[i] >= 900 && after.inputs[i] < 999 ? 1 : 0;
-        if ((i + 1) % 50 != 0) { EXPECT_EQ(after.labels[i], after.inputs[i + 1]) << "labels are the inputs, one further"; }
+        if ((i + 1) % 50 != 0)
+        {
+            EXPECT_EQ(after.labels[i], after.inputs[i + 1]) << "labels are the inputs, one further";
+        }
     }
     EXPECT_GT(marks, 20);
     EXPECT_EQ(order.plan_fields()[3], "fim v1 1 0.5 900 901 902");
@@ -172,8 +175,11 @@ TEST_F(FimOrder, AMaskedSourceIsRefused)
     OrderSettings settings;
     settings.seq_len = 5;
     settings.fim = all_documents();
-    plimsoll::testing::expect_error<ConfigError>([&] { TokenOrder({{"", &source, 1.0}}, settings); },
-                                                 "the data has a loss mask (fim would tear it from its tokens). leave fim-rate at 0");
+    plimsoll::testing::expect_error<ConfigError>(
+        [&] {
+            TokenOrder({{"", &source, 1.0}}, settings);
+        },
+        "the data has a loss mask (fim would tear it from its tokens). leave fim-rate at 0");
 }
 
 }  // namespace plimsoll

@@ -127,7 +127,8 @@ TEST(PackPlan, LabelsNeverCrossDocuments)
     }
     for (std::size_t t = 0; t < counted.size(); ++t) { EXPECT_EQ(counted[t], is_first[t] ? 0 : 1) << t; }
     EXPECT_EQ(batch.num_valid, 2 * (150 - 8));
-    EXPECT_NEAR(order.filled(), static_cast<double>(batch.num_valid) / static_cast<double>(order.num_samples() * 31), 1e-12);
+    EXPECT_NEAR(order.filled(), static_cast<double>(batch.num_valid) / static_cast<double>(order.num_samples() * 31),
+                1e-12);
     EXPECT_EQ(order.plan_fields()[3], "packing best-fit-v1");
 }
 

@@ -13,7 +13,6 @@ namespace plimsoll
 namespace
 {
 
-
 class RecordFormatTest : public ::testing::Test
 {
   protected:
@@ -132,26 +131,28 @@ TEST_F(RecordFormatTest, OfAChatWhatTheAssistantSaysCountsWithItsEnd)
         {"role": "user", "content": "hi "}, {"role": "assistant", "content": "\nhello\n"}]})";
     EXPECT_EQ(parse(chat(ChatTemplate::chatml), json), "");
     EXPECT_EQ(words_, (RecordWords{"-special:<|im_start|>", "-text:system\n", "-text:be brief", "-special:<|im_end|>",
-                             "-text:\n", "-special:<|im_start|>", "-text:user\n", "-text:hi ", "-special:<|im_end|>",
-                             "-text:\n", "-special:<|im_start|>", "-text:assistant\n", "+text:\nhello\n",
-                             "+special:<|im_end|>", "-text:\n"}));
+                                   "-text:\n", "-special:<|im_start|>", "-text:user\n", "-text:hi ",
+                                   "-special:<|im_end|>", "-text:\n", "-special:<|im_start|>", "-text:assistant\n",
+                                   "+text:\nhello\n", "+special:<|im_end|>", "-text:\n"}));
     EXPECT_EQ(parse(chat(ChatTemplate::llama3), json), "");
     EXPECT_EQ(words_,
               (RecordWords{"-special:<|begin_of_text|>", "-special:<|start_header_id|>", "-text:system",
-                     "-special:<|end_header_id|>", "-text:\n\n", "-text:be brief", "-special:<|eot_id|>",
-                     "-special:<|start_header_id|>", "-text:user", "-special:<|end_header_id|>", "-text:\n\n",
-                     "-text:hi", "-special:<|eot_id|>", "-special:<|start_header_id|>", "-text:assistant",
-                     "-special:<|end_header_id|>", "-text:\n\n", "+text:hello", "+special:<|eot_id|>"}));
+                           "-special:<|end_header_id|>", "-text:\n\n", "-text:be brief", "-special:<|eot_id|>",
+                           "-special:<|start_header_id|>", "-text:user", "-special:<|end_header_id|>", "-text:\n\n",
+                           "-text:hi", "-special:<|eot_id|>", "-special:<|start_header_id|>", "-text:assistant",
+                           "-special:<|end_header_id|>", "-text:\n\n", "+text:hello", "+special:<|eot_id|>"}));
 }
 
 TEST_F(RecordFormatTest, ALlama3MessageIsStrippedOfWhatPythonCallsWhiteSpace)
 {
-    const std::string space = "\\t\\n\\u000b\\u001c \\u0085\\u00a0\\u1680\\u2000\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
+    const std::string space =
+        "\\t\\n\\u000b\\u001c \\u0085\\u00a0\\u1680\\u2000\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
     EXPECT_EQ(parse(chat(ChatTemplate::llama3),
                     R"({"messages": [{"role": "user", "content": ")" + space + "\\u200bä b\\u180e" + space + R"("}]})"),
               "");
     EXPECT_EQ(words_[5], "-text:\xE2\x80\x8Bä b\xE1\xA0\x8E");
-    EXPECT_EQ(parse(chat(ChatTemplate::llama3), R"({"messages": [{"role": "user", "content": ")" + space + R"("}]})"), "");
+    EXPECT_EQ(parse(chat(ChatTemplate::llama3), R"({"messages": [{"role": "user", "content": ")" + space + R"("}]})"),
+              "");
     EXPECT_EQ(words_.size(), 6u);
 }
 
@@ -221,8 +222,9 @@ TEST_F(RecordFormatTest, NeighbouringTextsAreOneTextForTheTokenizer)
         }
         return text;
     };
-    const auto part = [](std::string_view text, bool trainable)
-    { return DocumentPart{DocumentPart::Kind::text, text, trainable}; };
+    const auto part = [](std::string_view text, bool trainable) {
+        return DocumentPart{DocumentPart::Kind::text, text, trainable};
+    };
     EXPECT_EQ(encoded({part("x\n", false), part("y", true)}), "-x-\n+y");
     // The token over the border holds bytes of the completion.
     EXPECT_EQ(encoded({part("x\n", false), part("\ny", true)}), "-x+\n\n+y");

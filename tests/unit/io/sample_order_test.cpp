@@ -30,7 +30,8 @@ void expect_covered(const EpochOrder& order, std::int64_t epoch)
     for (std::int64_t i = 0; i < size; ++i)
     {
         const std::int64_t sample = order.sample_at(epoch * size + i);
-        ASSERT_TRUE(sample >= 0 && sample < size && !seen[static_cast<std::size_t>(sample)]) << size << " " << epoch << " " << i;
+        ASSERT_TRUE(sample >= 0 && sample < size && !seen[static_cast<std::size_t>(sample)])
+            << size << " " << epoch << " " << i;
         seen[static_cast<std::size_t>(sample)] = true;
     }
 }
@@ -65,7 +66,10 @@ nlohmann::json golden_orders(const char* kind)
     return nlohmann::json::parse(file).at(kind);
 }
 
-std::uint64_t golden_seed(const nlohmann::json& row) { return std::stoull(row.at("seed").get<std::string>(), nullptr, 16); }
+std::uint64_t golden_seed(const nlohmann::json& row)
+{
+    return std::stoull(row.at("seed").get<std::string>(), nullptr, 16);
+}
 
 }  // namespace
 
@@ -77,13 +81,16 @@ TEST(SampleOrder, WindowsAreThoseOfTheSecondImplementation)
         const std::int64_t begin = row.at("epoch").get<std::int64_t>() * order.size();
         for (std::size_t i = 0; i < row.at("place").size(); ++i)
         {
-            EXPECT_EQ(order.sample_at(begin + row["place"][i].get<std::int64_t>()), row["sample"][i].get<std::int64_t>()) << row;
+            EXPECT_EQ(order.sample_at(begin + row["place"][i].get<std::int64_t>()),
+                      row["sample"][i].get<std::int64_t>())
+                << row;
         }
         if (!row.contains("digest")) { continue; }
         std::uint64_t digest = 0;
         for (std::int64_t i = 0; i < order.size(); ++i)
         {
-            digest += mix64(mix64(static_cast<std::uint64_t>(i)) ^ static_cast<std::uint64_t>(order.sample_at(begin + i)));
+            digest +=
+                mix64(mix64(static_cast<std::uint64_t>(i)) ^ static_cast<std::uint64_t>(order.sample_at(begin + i)));
         }
         EXPECT_EQ(digest, std::stoull(row["digest"].get<std::string>(), nullptr, 16)) << row;
     }
@@ -114,7 +121,10 @@ TEST(SampleOrder, BlendsAreThoseOfTheSecondImplementation)
 TEST(SampleOrder, EveryEpochOfEveryShuffleIsABijectionAroundPowersOfTwo)
 {
     std::vector<std::int64_t> sizes = {1, 2, 3, 15, 16, 17};
-    for (const int bits : {5, 8, 10}) { for (const std::int64_t off : {-1, 0, 1}) { sizes.push_back((1ll << bits) + off); } }
+    for (const int bits : {5, 8, 10})
+    {
+        for (const std::int64_t off : {-1, 0, 1}) { sizes.push_back((1ll << bits) + off); }
+    }
     for (const std::int64_t size : sizes)
     {
         for (const Kind kind : {Kind::global, Kind::window, Kind::none})
@@ -155,7 +165,11 @@ TEST(SampleOrder, AShortBlockDoesNotAlwaysComeLast)
     {
         for (std::int64_t i = 0; i < 1605; ++i)
         {
-            if (order.sample_at(epoch * 1605 + i) >= 1600) { places.insert(i / 160); break; }
+            if (order.sample_at(epoch * 1605 + i) >= 1600)
+            {
+                places.insert(i / 160);
+                break;
+            }
         }
     }
     EXPECT_GT(places.size(), 5u);
@@ -254,7 +268,10 @@ TEST(SampleOrder, TheStreamOfABlendDoesNotDependOnTheNumberOfRanks)
         std::vector<Id> expected;
         {
             const SampleOrder order(three_sources(), kind, 64, 5);
-            for (std::int64_t position = 0; position < 24 * 60; ++position) { expected.push_back(id_of(order, position)); }
+            for (std::int64_t position = 0; position < 24 * 60; ++position)
+            {
+                expected.push_back(id_of(order, position));
+            }
         }
         for (const std::int64_t ranks : {2, 3, 4, 6, 8, 12, 24})
         {
@@ -285,7 +302,10 @@ TEST(SampleOrder, PlacesAreFoundInAnyOrder)
 {
     const SampleOrder forward(three_sources(), Kind::window, 64, 5), backward(three_sources(), Kind::window, 64, 5);
     std::vector<Id> expected;
-    for (std::int64_t position = 65'000; position < 66'000; ++position) { expected.push_back(id_of(forward, position)); }
+    for (std::int64_t position = 65'000; position < 66'000; ++position)
+    {
+        expected.push_back(id_of(forward, position));
+    }
     for (std::int64_t position = 66'000; position-- > 65'000;)
     {
         ASSERT_EQ(id_of(backward, position), expected[static_cast<std::size_t>(position - 65'000)]);
@@ -308,17 +328,18 @@ TEST(SampleOrder, OtherSourcesDoNotChangeTheOrderWithinOne)
         }
         return samples;
     };
-    EXPECT_EQ(code_of(SampleOrder(three_sources(), Kind::global, 0, 5)), code_of(SampleOrder(more, Kind::global, 0, 5)));
+    EXPECT_EQ(code_of(SampleOrder(three_sources(), Kind::global, 0, 5)),
+              code_of(SampleOrder(more, Kind::global, 0, 5)));
 }
 
 TEST(SampleOrder, AWeightThatRoundsToNothingIsRefused)
 {
     std::vector<SampleSource> sources = three_sources();
     sources[2].weight = 1e-6;
-    plimsoll::testing::expect_error<ConfigError>(
-        [&] { SampleOrder(sources, Kind::global, 0, 1); },
-        "weight 1e-06 in [data.wiki] is 1.1e-06 of all weights (less than 1 / 131072: the source would never be read). raise it, or "
-        "leave the source out");
+    plimsoll::testing::expect_error<ConfigError>([&] { SampleOrder(sources, Kind::global, 0, 1); },
+                                                 "weight 1e-06 in [data.wiki] is 1.1e-06 of all weights (less than 1 / "
+                                                 "131072: the source would never be read). raise it, or "
+                                                 "leave the source out");
     sources[2].weight = 0.9 / 65536;
     EXPECT_EQ(SampleOrder(sources, Kind::global, 0, 1).counts(65536)[2], 1);
 }

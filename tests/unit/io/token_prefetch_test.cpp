@@ -27,8 +27,9 @@ TEST(BatchPrefetcher, GivesWhatIsAskedForInAnyOrder)
     BatchPrefetcher ahead(numbered, 6);
     TokenBatch batch;
     // In turn, twice, back, on, far ahead, another size: as a stage with two chunks or a second run might ask.
-    const std::pair<std::int64_t, std::int64_t> asked[] = {{2, 2},  {8, 2},  {14, 2}, {2, 2},  {8, 2},   {20, 2}, {14, 2},
-                                                           {26, 2}, {60, 2}, {66, 2}, {66, 1}, {100, 1}, {3, 1}};
+    const std::pair<std::int64_t, std::int64_t> asked[] = {{2, 2},  {8, 2},   {14, 2}, {2, 2},  {8, 2},
+                                                           {20, 2}, {14, 2},  {26, 2}, {60, 2}, {66, 2},
+                                                           {66, 1}, {100, 1}, {3, 1}};
     for (const auto& one : asked)
     {
         ahead.get(one.first, one.second, batch);

@@ -58,8 +58,14 @@ class MegatronTest : public ::testing::Test
         return all;
     }
 
-    std::string fault_of_opening() { return without_folder([&] { MegatronReader reader(prefix_); }); }
-    std::string fault_of_index() { return without_folder([&] { MegatronReader(prefix_).verify_index(); }); }
+    std::string fault_of_opening()
+    {
+        return without_folder([&] { MegatronReader reader(prefix_); });
+    }
+    std::string fault_of_index()
+    {
+        return without_folder([&] { MegatronReader(prefix_).verify_index(); });
+    }
 
     template<class Body>
     std::string without_folder(const Body& body)
@@ -125,7 +131,9 @@ TEST_F(MegatronTest, OneVocabularyThresholdDecidesTheType)
 TEST_F(MegatronTest, AnIdAboveTheVocabularyIsRefusedAndLeavesNothing)
 {
     testing::expect_error<FormatError>(
-        [&] { write({{1}, {2, 257}}); },
+        [&] {
+            write({{1}, {2, 257}});
+        },
         "token id 257 at position 1 of document 1 is not below the vocabulary of 257");
     EXPECT_TRUE(list_directory(dir_.path()).empty());
 }

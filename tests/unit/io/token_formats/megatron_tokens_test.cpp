@@ -53,19 +53,23 @@ TEST_F(MegatronTokensTest, PairsAreOneConcatenation)
 TEST_F(MegatronTokensTest, AnIdOutsideTheVocabularyIsNamedWhenRead)
 {
     const std::string path = write("a", 40'000);
-    File(dir_ / "a.bin", File::Mode::read_write).write_at("\xff\xff", 2, 2 * 2000);  // between the stretches that a start looks at
+    File(dir_ / "a.bin", File::Mode::read_write)
+        .write_at("\xff\xff", 2, 2 * 2000);  // between the stretches that a start looks at
     const TokenSource source({path}, 50'000);
     std::int64_t token = 0;
     source.read(1999, 1, &token, nullptr);
     EXPECT_EQ(token, 1999);
     plimsoll::testing::expect_error<FormatError>(
         [&] { source.read(2000, 1, &token, nullptr); },
-        (dir_ / "a.bin") + ": token 2000 is 65535, not below the vocabulary of 50000 (vocab of its section, or the model's)");
+        (dir_ / "a.bin") +
+            ": token 2000 is 65535, not below the vocabulary of 50000 (vocab of its section, or the model's)");
     plimsoll::testing::expect_error<FormatError>(
         [&] { TokenSource({path}, 39'999); },
-        (dir_ / "a.bin") + ": token 39999 is 39999, not below the vocabulary of 39999 (vocab of its section, or the model's)");
+        (dir_ / "a.bin") +
+            ": token 39999 is 39999, not below the vocabulary of 39999 (vocab of its section, or the model's)");
     plimsoll::testing::expect_error<ConfigError>([&] { TokenSource({path}); },
-                                                 "'" + path + "' does not say its vocabulary. set vocab in its section");
+                                                 "'" + path +
+                                                     "' does not say its vocabulary. set vocab in its section");
 }
 
 TEST_F(MegatronTokensTest, OtherTokensHaveAnotherPlan)
@@ -74,7 +78,8 @@ TEST_F(MegatronTokensTest, OtherTokensHaveAnotherPlan)
     const std::string plan = TokenOrder(TokenSource({path}, 50'000), 10, 1).plan_hash();
     EXPECT_EQ(TokenOrder(TokenSource({path}, 50'000), 10, 1).plan_hash(), plan);
     File(dir_ / "a.bin", File::Mode::read_write).write_at("xx", 2, 2 * 39'000);
-    EXPECT_NE(TokenOrder(TokenSource({path}, 50'000), 10, 1).plan_hash(), plan) << "in one of the stretches that are looked at";
+    EXPECT_NE(TokenOrder(TokenSource({path}, 50'000), 10, 1).plan_hash(), plan)
+        << "in one of the stretches that are looked at";
 }
 
 }  // namespace plimsoll

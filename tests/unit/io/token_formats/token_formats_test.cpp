@@ -112,7 +112,10 @@ TEST_F(TokenFormatsTest, LlmcCountsWhatItCannotTellApartAndRefusesWhatHasNoEnd)
     write(writer, {{1, 9, 2, 9}, {3, 9}});
     EXPECT_EQ(writer.num_ambiguous(), 1);
     LlmcWriter other(dir_ / "y", 10, 9, 100);
-    EXPECT_EQ(fault([&] { write(other, {{3, 9}, {1, 2}}); }),
+    EXPECT_EQ(fault(
+                  [&] {
+                      write(other, {{3, 9}, {1, 2}});
+                  }),
               "document 1 does not end with the id 9, by which llm.c's files tell documents apart");
 }
 
@@ -123,8 +126,7 @@ TEST_F(TokenFormatsTest, LlmcTokensBeforeTheFirstEndAreADocument)
     LlmcDocuments by_other_end({dir_ / "x_000000.bin"}, 3);
     EXPECT_EQ(read(by_other_end), (std::vector<FormatIds>{{9, 1, 2, 9, 3}, {3}}));
     LlmcDocuments without({dir_ / "x_000000.bin"}, 7, 4);
-    EXPECT_EQ(fault([&] { read(without); }),
-              "x_000000.bin: no end-of-document id 7 within 4 tokens. is --eod right?");
+    EXPECT_EQ(fault([&] { read(without); }), "x_000000.bin: no end-of-document id 7 within 4 tokens. is --eod right?");
 }
 
 TEST_F(TokenFormatsTest, LlmcFaultsHaveALine)
@@ -133,8 +135,7 @@ TEST_F(TokenFormatsTest, LlmcFaultsHaveALine)
     LlmcWriter writer(dir_ / "x", 10, 9, 100);
     write(writer, {{1, 2, 9}});
     patch<std::int32_t>("x_000000.bin", 8, 4);
-    EXPECT_EQ(fault(open),
-              "x_000000.bin: 1030 bytes do not hold the 4 u16 tokens of its header (truncated file?)");
+    EXPECT_EQ(fault(open), "x_000000.bin: 1030 bytes do not hold the 4 u16 tokens of its header (truncated file?)");
     patch<std::int32_t>("x_000000.bin", 4, 2);
     EXPECT_EQ(fault(open), "x_000000.bin: version 2 (this version reads 1 with the first number 20240520)");
     patch<std::int32_t>("x_000000.bin", 0, 20240522);
@@ -212,8 +213,7 @@ TEST_F(TokenFormatsTest, DatatroveFaultsHaveALine)
     fresh();
     EXPECT_EQ(fault(open), "");
     std::filesystem::resize_file(dir_ / "x.ds", 8);
-    EXPECT_EQ(fault(open),
-              "x.ds: 8 bytes are neither 2 nor 4 for each of the 5 tokens of its index (truncated file?)");
+    EXPECT_EQ(fault(open), "x.ds: 8 bytes are neither 2 nor 4 for each of the 5 tokens of its index (truncated file?)");
     fresh();
     std::filesystem::resize_file(dir_ / "x.ds.index", 12);
     EXPECT_EQ(fault(open), "x.ds.index: 12 bytes are no whole number of document ends (8 bytes each)");
@@ -243,9 +243,17 @@ TEST_F(TokenFormatsTest, MdsShardIsTheGoldenBytes)
     const std::string shard = read_text_file(dir_ / "x/shard.00000.mds");
     // Two samples from byte 16 + 182 = 0xc6 on; each: size of its one column, one dimension in u8 (04), that, the ids.
     ASSERT_EQ(config.size(), 182u);
-    EXPECT_EQ(hex_text(shard.substr(0, 16)), "02000000" "c6000000" "d2000000" "da000000");
+    EXPECT_EQ(hex_text(shard.substr(0, 16)), "02000000"
+                                             "c6000000"
+                                             "d2000000"
+                                             "da000000");
     EXPECT_EQ(shard.substr(16, 182), config);
-    EXPECT_EQ(hex_text(shard.substr(198)), "08000000" "0403" "010002000300" "04000000" "0401" "0001");
+    EXPECT_EQ(hex_text(shard.substr(198)), "08000000"
+                                           "0403"
+                                           "010002000300"
+                                           "04000000"
+                                           "0401"
+                                           "0001");
     EXPECT_EQ(read_text_file(dir_ / "x/index.json"),
               R"({"shards": [{"column_encodings": ["ndarray:uint16"], "column_names": ["tokens"], )"
               R"("column_sizes": [null], "compression": null, "format": "mds", "hashes": [], "raw_data": )"
@@ -301,12 +309,13 @@ TEST_F(TokenFormatsTest, MdsReadsBytesColumnsAndRefusesOtherThings)
     make_directories(dir_ / "x");
     const auto index = [&](const std::string& encoding, std::int64_t bytes, const std::string& zip = "null")
     {
-        write_file(dir_ / "x/index.json",
-                   fmt::format(R"({{"version": 2, "shards": [{{"column_encodings": ["{}"], "column_names": ["tokens"], )"
-                               R"("column_sizes": [null], "compression": "zstd", "format": "mds", "hashes": [], )"
-                               R"("raw_data": {{"basename": "s.mds", "bytes": {}, "hashes": {{}}}}, "samples": 1, )"
-                               R"("size_limit": 1, "version": 2, "zip_data": {}}}]}})",
-                               encoding, bytes, zip));
+        write_file(
+            dir_ / "x/index.json",
+            fmt::format(R"({{"version": 2, "shards": [{{"column_encodings": ["{}"], "column_names": ["tokens"], )"
+                        R"("column_sizes": [null], "compression": "zstd", "format": "mds", "hashes": [], )"
+                        R"("raw_data": {{"basename": "s.mds", "bytes": {}, "hashes": {{}}}}, "samples": 1, )"
+                        R"("size_limit": 1, "version": 2, "zip_data": {}}}]}})",
+                        encoding, bytes, zip));
     };
     const std::string shard("\x01\0\0\0\x0c\0\0\0\x20\0\0\0\x10\0\0\0\x07\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0", 32);
     index("bytes", 32, R"({"basename": "s.mds.zstd"})");
@@ -315,8 +324,7 @@ TEST_F(TokenFormatsTest, MdsReadsBytesColumnsAndRefusesOtherThings)
         MdsDocuments reader(dir_ / "x");
         read(reader);
     };
-    EXPECT_EQ(fault(open),
-              "x/index.json: 's.mds' is there compressed only (zstd). decompress the shards first");
+    EXPECT_EQ(fault(open), "x/index.json: 's.mds' is there compressed only (zstd). decompress the shards first");
     index("bytes", 32);
     EXPECT_EQ(fault(open), "x/s.mds: is missing (the index lists it)");
     write_file(dir_ / "x/s.mds", shard);
@@ -324,7 +332,10 @@ TEST_F(TokenFormatsTest, MdsReadsBytesColumnsAndRefusesOtherThings)
               "x/s.mds: column 'tokens' is bytes, which does not say how wide an id is. give --token-bytes 2, 4 or 8");
     MdsDocuments wide(dir_ / "x", {"tokens", 8});
     EXPECT_EQ(read(wide), (std::vector<FormatIds>{{7, 8}}));
-    EXPECT_EQ(fault([&] { MdsDocuments reader(dir_ / "x", {"ids", 8}); }),
+    EXPECT_EQ(fault(
+                  [&] {
+                      MdsDocuments reader(dir_ / "x", {"ids", 8});
+                  }),
               "x/s.mds: no column 'ids' (columns: tokens). name it with --column");
     index("str", 32);
     EXPECT_EQ(fault(open), "x/s.mds: column 'tokens' is str, no list of ids");

@@ -34,7 +34,8 @@ TEST(BpeTrainer, MergesThePairsThatAreMetMostOften)
 {
     BpeTrainerOptions options;
     options.min_frequency = 2;
-    const LearnedBpe bpe = learn_bpe(counts_of({{"roses", 1}, {"are", 2}, {"red", 1}, {"voilets", 1}, {"blue", 1}, {"is", 2}}), options);
+    const LearnedBpe bpe =
+        learn_bpe(counts_of({{"roses", 1}, {"are", 2}, {"red", 1}, {"voilets", 1}, {"blue", 1}, {"is", 2}}), options);
     EXPECT_EQ(merged_texts(bpe), (std::vector<std::string>{"r+e", "a+re", "i+s"}));
     EXPECT_EQ(bpe.last_frequency, 2);
     EXPECT_EQ(bpe.tokens.size(), 259U);
@@ -44,7 +45,8 @@ TEST(BpeTrainer, OfEquallyFrequentPairsTheOneWithTheLowerIdsIsFirst)
 {
     BpeTrainerOptions options;
     options.vocab = 258;
-    EXPECT_EQ(merged_texts(learn_bpe(counts_of({{"zy", 3}, {"ab", 3}, {"aa", 3}}), options)), (std::vector<std::string>{"a+a", "a+b"}));
+    EXPECT_EQ(merged_texts(learn_bpe(counts_of({{"zy", 3}, {"ab", 3}, {"aa", 3}}), options)),
+              (std::vector<std::string>{"a+a", "a+b"}));
 }
 
 TEST(BpeTrainer, SpecialTokensComeFirstThenTheBytesInTheOrderOfTheirCharacters)
@@ -96,7 +98,8 @@ TEST(PieceCounts, CountsAndMerges)
     EXPECT_EQ(a.num(), 9000);
     EXPECT_EQ(a.total(), 60000);
     const auto rows = a.sorted();
-    EXPECT_TRUE(std::is_sorted(rows.begin(), rows.end(), [](const auto& x, const auto& y) { return x.piece < y.piece; }));
+    EXPECT_TRUE(
+        std::is_sorted(rows.begin(), rows.end(), [](const auto& x, const auto& y) { return x.piece < y.piece; }));
     const auto row = std::find_if(rows.begin(), rows.end(), [](const auto& r) { return r.piece == "piece 8999"; });
     ASSERT_NE(row, rows.end());
     EXPECT_EQ(row->count, 4);
