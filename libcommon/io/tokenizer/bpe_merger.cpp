@@ -14,20 +14,29 @@ namespace plimsoll
 namespace
 {
 
-// The lowest of `num` values (a multiple of 4), each below 2^31.
+// Keeps a value of merge_short within the normal floats, which sort as their bits do: SSE2 has a minimum of floats only.
+constexpr std::uint32_t float_bias = 1U << 28;
+
+// The lowest of `num` biased values, a multiple of 16.
 inline std::uint32_t lowest_of(const std::uint32_t* values, std::size_t num)
 {
 #if defined(__SSE2__)
-    __m128i lowest = _mm_load_si128(reinterpret_cast<const __m128i*>(values));
-    for (std::size_t i = 4; i < num; i += 4)
+    const auto* at = reinterpret_cast<const float*>(values);
+    __m128 a = _mm_load_ps(at);
+    __m128 b = _mm_load_ps(at + 4);
+    __m128 c = _mm_load_ps(at + 8);
+    __m128 d = _mm_load_ps(at + 12);
+    for (std::size_t i = 16; i < num; i += 16)
     {
-        const __m128i more = _mm_load_si128(reinterpret_cast<const __m128i*>(values + i));
-        const __m128i greater = _mm_cmpgt_epi32(lowest, more);
-        lowest = _mm_or_si128(_mm_and_si128(greater, more), _mm_andnot_si128(greater, lowest));
+        a = _mm_min_ps(a, _mm_load_ps(at + i));
+        b = _mm_min_ps(b, _mm_load_ps(at + i + 4));
+        c = _mm_min_ps(c, _mm_load_ps(at + i + 8));
+        d = _mm_min_ps(d, _mm_load_ps(at + i + 12));
     }
-    alignas(16) std::uint32_t four[4];
-    _mm_store_si128(reinterpret_cast<__m128i*>(four), lowest);
-    return std::min(std::min(four[0], four[1]), std::min(four[2], four[3]));
+    a = _mm_min_ps(_mm_min_ps(a, b), _mm_min_ps(c, d));
+    a = _mm_min_ps(a, _mm_movehl_ps(a, a));
+    a = _mm_min_ps(a, _mm_shuffle_ps(a, a, 1));
+    return static_cast<std::uint32_t>(_mm_cvtsi128_si32(_mm_castps_si128(a)));
 #else
     return *std::min_element(values, values + num);
 #endif
@@ -35,32 +44,31 @@ inline std::uint32_t lowest_of(const std::uint32_t* values, std::size_t num)
 
 }  // namespace
 
-// Parts stay where they began and live in a mask; a pair is its rank << 6 | place, so that the lowest value is the leftmost of the
-// lowest rank.
-std::size_t BpeMerger::merge_short(const char* piece, std::size_t bytes, std::uint32_t* ids) const
+// Parts stay where they began and live in a mask, which is returned; a pair is its rank << 6 | place, so that the lowest value is the
+// leftmost of the lowest rank.
+std::uint64_t BpeMerger::merge_in_place(const char* piece, std::size_t bytes, std::uint32_t* parts) const
 {
-    constexpr std::uint32_t none_value = BpeTables::no_rank << 6;
+    constexpr std::uint32_t none_value = BpeTables::no_rank << 6 | float_bias;
     alignas(16) std::uint32_t pairs[max_short];
-    std::uint32_t parts[max_short];
     const auto* p = reinterpret_cast<const unsigned char*>(piece);
-    const std::size_t num = (bytes + 3) & ~std::size_t{3};
+    const std::size_t num = (bytes + 15) & ~std::size_t{15};
     for (std::size_t i = 0; i + 1 < bytes; ++i)
     {
-        pairs[i] = tables_.byte_pair_rank(p[i], p[i + 1]) << 6 | static_cast<std::uint32_t>(i);
+        pairs[i] = (tables_.byte_pair_rank(p[i], p[i + 1]) << 6 | float_bias) + static_cast<std::uint32_t>(i);
     }
     for (std::size_t i = bytes - 1; i < num; ++i) { pairs[i] = none_value; }
     for (std::size_t i = 0; i < bytes; ++i) { parts[i] = static_cast<std::uint32_t>(tables_.byte_id(p[i])); }
     std::uint64_t alive = bytes == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bytes) - 1;
     const auto pair_at = [&](std::size_t left, std::size_t right)
-    { return tables_.pair_rank(parts[left], parts[right]) << 6 | static_cast<std::uint32_t>(left); };
+    { return (tables_.pair_rank(parts[left], parts[right]) << 6 | float_bias) + static_cast<std::uint32_t>(left); };
     for (;;)
     {
         const std::uint32_t lowest = lowest_of(pairs, num);
-        if (lowest >= none_value) { break; }
+        if (lowest >= none_value) { return alive; }
         const std::size_t place = lowest & 63;
         const auto gone = static_cast<std::size_t>(std::countr_zero(alive & ~std::uint64_t{1} << place));
         alive &= ~(std::uint64_t{1} << gone);
-        parts[place] = tables_.merged_id(lowest >> 6);
+        parts[place] = tables_.merged_id((lowest ^ float_bias) >> 6);
         pairs[gone] = none_value;
         const std::uint64_t behind = alive & ~std::uint64_t{1} << place;
         pairs[place] = behind == 0 ? none_value : pair_at(place, static_cast<std::size_t>(std::countr_zero(behind)));
@@ -71,6 +79,12 @@ std::size_t BpeMerger::merge_short(const char* piece, std::size_t bytes, std::ui
             pairs[left] = pair_at(left, place);
         }
     }
+}
+
+std::size_t BpeMerger::merge_short(const char* piece, std::size_t bytes, std::uint32_t* ids) const
+{
+    std::uint32_t parts[max_short];
+    std::uint64_t alive = merge_in_place(piece, bytes, parts);
     std::size_t num_ids = 0;
     for (; alive != 0; alive &= alive - 1) { ids[num_ids++] = parts[std::countr_zero(alive)]; }
     return num_ids;
@@ -101,13 +115,26 @@ std::int64_t BpeMerger::start_parts(std::string_view piece)
 
 std::int64_t BpeMerger::merge(std::string_view piece, std::vector<std::uint32_t>& ids)
 {
-    if (piece.size() <= max_short && tables_.has_all_bytes())
+    if (tables_.has_all_bytes() && !piece.empty())
     {
         const std::size_t begin = ids.size();
-        ids.resize(begin + piece.size());
-        ids.resize(begin + merge_short(piece.data(), piece.size(), ids.data() + begin));
-        return 0;
+        if (piece.size() <= max_short)
+        {
+            ids.resize(begin + piece.size());
+            ids.resize(begin + merge_short(piece.data(), piece.size(), ids.data() + begin));
+            return 0;
+        }
+        for (const std::size_t bytes : {max_short, wide_bytes})
+        {
+            if (merge_windows(piece, bytes, ids)) { return 0; }
+            ids.resize(begin);
+        }
     }
+    return merge_whole(piece, ids);
+}
+
+std::int64_t BpeMerger::merge_whole(std::string_view piece, std::vector<std::uint32_t>& ids)
+{
     const std::int64_t num_unknown = start_parts(piece);
     if (parts_.empty()) { return num_unknown; }
     merge_long();
@@ -116,6 +143,94 @@ std::int64_t BpeMerger::merge(std::string_view piece, std::vector<std::uint32_t>
         ids.push_back(parts_[static_cast<std::size_t>(place)].id);
     }
     return num_unknown;
+}
+
+// Ids of a window alone. A window of the same bytes as `known` has the same: what runs of one character consist of.
+void BpeMerger::merge_window(std::string_view piece, std::size_t begin, std::size_t bytes, const Window& known, Window& window)
+{
+    window.begin = begin;
+    window.end = std::min(begin + bytes, piece.size());
+    window.first = 0;
+    window.tokens.clear();
+    const std::string_view text = piece.substr(begin, window.end - begin);
+    if (piece.substr(known.begin, known.end - known.begin) == text)
+    {
+        for (const Token& token : known.tokens)
+        {
+            window.tokens.push_back({token.begin - known.begin + begin, token.id});
+        }
+        return;
+    }
+    if (text.size() <= max_short)
+    {
+        std::uint32_t parts[max_short];
+        for (std::uint64_t alive = merge_in_place(text.data(), text.size(), parts); alive != 0; alive &= alive - 1)
+        {
+            const auto place = static_cast<std::size_t>(std::countr_zero(alive));
+            window.tokens.push_back({begin + place, parts[place]});
+        }
+        return;
+    }
+    start_parts(text);
+    merge_long();
+    for (std::int64_t place = 0; place != none; place = parts_[static_cast<std::size_t>(place)].next)
+    {
+        const auto at = static_cast<std::size_t>(place);
+        window.tokens.push_back({begin + at, parts_[at].id});
+    }
+}
+
+// Continues window_ by one that begins at its token `from`. False where they share no token, or go on by too little.
+bool BpeMerger::join_window(std::string_view piece, std::size_t from, std::size_t bytes, std::vector<std::uint32_t>& ids)
+{
+    const std::size_t begin = window_.tokens[from].begin;
+    if (std::min(begin + bytes, piece.size()) < std::min(window_.end + bytes / 4, piece.size())) { return false; }
+    merge_window(piece, begin, bytes, window_, next_);
+    std::size_t i = from;
+    std::size_t k = 0;
+    while (i < window_.tokens.size() && k < next_.tokens.size())
+    {
+        const Token& left = window_.tokens[i];
+        const Token& right = next_.tokens[k];
+        if (left.begin == right.begin && left.id == right.id)
+        {
+            for (std::size_t n = window_.first; n < i; ++n) { ids.push_back(window_.tokens[n].id); }
+            next_.first = k;
+            std::swap(window_, next_);
+            return true;
+        }
+        i += left.begin <= right.begin ? 1 : 0;
+        k += right.begin <= left.begin ? 1 : 0;
+    }
+    return false;
+}
+
+// Whether a text's ids are t1 t2 ... tn depends on neighbours only: each ti must be what its bytes merge to, and each ti ti+1 what
+// their bytes merge to. (Else look at the first merge across a border: until then both sides went their own way, and the same merge
+// comes when the two tokens stand alone.) So the ids of two windows that overlap are those of both together where they share a
+// token. False where some do not, as with tokens longer than a window; `ids` then has more than before and none that counts.
+bool BpeMerger::merge_windows(std::string_view piece, std::size_t bytes, std::vector<std::uint32_t>& ids)
+{
+    window_ = Window();
+    next_.tokens.clear();
+    merge_window(piece, 0, bytes, Window(), window_);
+    while (window_.end < piece.size())
+    {
+        const std::size_t num = window_.tokens.size();
+        const std::size_t first = window_.first;
+        std::size_t tail = num;
+        while (tail > first && (num - tail < 3 || window_.end - window_.tokens[tail].begin < overlap_bytes)) { --tail; }
+        const std::size_t middle = first + (num - first) / 2;
+        if (bytes < wide_bytes && join_window(piece, tail, bytes, ids)) { continue; }
+        if (join_window(piece, tail, wide_bytes, ids) || join_window(piece, middle, wide_bytes, ids) ||
+            join_window(piece, first, wide_bytes, ids))
+        {
+            continue;
+        }
+        return false;
+    }
+    for (std::size_t i = window_.first; i < window_.tokens.size(); ++i) { ids.push_back(window_.tokens[i].id); }
+    return true;
 }
 
 std::size_t BpeMerger::take_bucket(std::uint32_t rank)

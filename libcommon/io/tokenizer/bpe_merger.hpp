@@ -1,7 +1,8 @@
 #pragma once
 /// Merges the bytes of one piece into ids: again and again the pair with the lowest rank, the leftmost of equals. Short pieces by
-/// looking for the lowest in a row of ranks, long ones through one list of places for each rank, in n log n steps.
-/// Of one thread; its memory grows with the longest piece.
+/// looking for the lowest in a row of ranks; long ones as short windows that overlap, in n steps. Where windows do not agree (tokens
+/// longer than they are, or most odd merges), through one list of places for each rank, in n log n steps.
+/// Of one thread; its memory grows with the longest piece of that last kind.
 
 #include <cstdint>
 #include <string_view>
@@ -43,6 +44,27 @@ class BpeMerger
         std::vector<std::int64_t> places;
     };
 
+    /// Bytes of a long piece and the ids that they have without the rest.
+    struct Token
+    {
+        std::size_t begin;  ///< in the piece
+        std::uint32_t id;
+    };
+    struct Window
+    {
+        std::size_t begin = 0;
+        std::size_t end = 0;
+        std::size_t first = 0;  ///< index of the first token that is not in the result yet
+        std::vector<Token> tokens;
+    };
+    static constexpr std::size_t wide_bytes = 4096;  ///< window for what windows of max_short cannot decide
+    static constexpr std::size_t overlap_bytes = 12;
+
+    std::uint64_t merge_in_place(const char* piece, std::size_t bytes, std::uint32_t* parts) const;
+    bool merge_windows(std::string_view piece, std::size_t bytes, std::vector<std::uint32_t>& ids);
+    bool join_window(std::string_view piece, std::size_t from, std::size_t bytes, std::vector<std::uint32_t>& ids);
+    void merge_window(std::string_view piece, std::size_t begin, std::size_t bytes, const Window& known, Window& window);
+    std::int64_t merge_whole(std::string_view piece, std::vector<std::uint32_t>& ids);
     std::int64_t start_parts(std::string_view piece);
     void merge_long();
     void merge_bucket(std::size_t index);
@@ -51,6 +73,8 @@ class BpeMerger
     std::size_t take_bucket(std::uint32_t rank);
 
     const BpeTables& tables_;
+    Window window_;
+    Window next_;
     std::vector<Part> parts_;
     std::vector<Bucket> buckets_;
     std::vector<std::size_t> free_buckets_;
