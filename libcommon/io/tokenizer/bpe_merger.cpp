@@ -146,7 +146,8 @@ std::int64_t BpeMerger::merge_whole(std::string_view piece, std::vector<std::uin
 }
 
 // Ids of a window alone. A window of the same bytes as `known` has the same: what runs of one character consist of.
-void BpeMerger::merge_window(std::string_view piece, std::size_t begin, std::size_t bytes, const Window& known, Window& window)
+void BpeMerger::merge_window(std::string_view piece, std::size_t begin, std::size_t bytes, const Window& known,
+                             Window& window)
 {
     window.begin = begin;
     window.end = std::min(begin + bytes, piece.size());
@@ -181,7 +182,8 @@ void BpeMerger::merge_window(std::string_view piece, std::size_t begin, std::siz
 }
 
 // Continues window_ by one that begins at its token `from`. False where they share no token, or go on by too little.
-bool BpeMerger::join_window(std::string_view piece, std::size_t from, std::size_t bytes, std::vector<std::uint32_t>& ids)
+bool BpeMerger::join_window(std::string_view piece, std::size_t from, std::size_t bytes,
+                            std::vector<std::uint32_t>& ids)
 {
     const std::size_t begin = window_.tokens[from].begin;
     if (std::min(begin + bytes, piece.size()) < std::min(window_.end + bytes / 4, piece.size())) { return false; }

@@ -63,7 +63,8 @@ class BpeMerger
     std::uint64_t merge_in_place(const char* piece, std::size_t bytes, std::uint32_t* parts) const;
     bool merge_windows(std::string_view piece, std::size_t bytes, std::vector<std::uint32_t>& ids);
     bool join_window(std::string_view piece, std::size_t from, std::size_t bytes, std::vector<std::uint32_t>& ids);
-    void merge_window(std::string_view piece, std::size_t begin, std::size_t bytes, const Window& known, Window& window);
+    void merge_window(std::string_view piece, std::size_t begin, std::size_t bytes, const Window& known,
+                      Window& window);
     std::int64_t merge_whole(std::string_view piece, std::vector<std::uint32_t>& ids);
     std::int64_t start_parts(std::string_view piece);
     void merge_long();
