@@ -123,6 +123,34 @@ TEST(BpeMerger, AMillionEqualLettersTakeNoTime)
     EXPECT_EQ(bytes, 1'000'000U);
 }
 
+// Tokens of up to 8192 bytes: longer than any window, so that windows of all sizes disagree.
+TEST(BpeMerger, TokensLongerThanWindowsMergeInAMillionBytes)
+{
+    BpeDefinition definition = random_definition(1, 0, false);
+    std::uint32_t last = 'a';
+    for (std::size_t bytes = 2; bytes <= 8192; bytes *= 2)
+    {
+        const auto id = static_cast<std::uint32_t>(definition.tokens.size());
+        definition.merges.push_back({last, last, id});
+        definition.tokens.emplace_back(bytes, 'a');
+        last = id;
+    }
+    const BpeTables tables(std::move(definition));
+    BpeMerger merger(tables);
+    for (const std::size_t bytes : {65U, 4095U, 8191U, 8192U, 30'000U, 1'000'000U})
+    {
+        std::vector<std::uint32_t> expected(bytes / 8192, last);
+        for (std::uint32_t bit = 12; bit > 0; --bit)
+        {
+            if ((bytes >> bit & 1U) != 0) { expected.push_back(255 + bit); }
+        }
+        if (bytes % 2 == 1) { expected.push_back('a'); }
+        std::vector<std::uint32_t> ids;
+        merger.merge(std::string(bytes, 'a'), ids);
+        EXPECT_EQ(ids, expected) << bytes;
+    }
+}
+
 TEST(RankFile, BrokenFilesAreRefusedWithTheLine)
 {
     const auto message = [](const std::string& text)
