@@ -11,6 +11,9 @@ TOOLS = sorted(path.name.removeprefix("plimsoll-") for path in Path(os.environ.g
                if os.access(path, os.X_OK) and path.name != "plimsoll-make-checkpoint" and not path.name.endswith("-probe"))  # helpers of tests
 
 
+SAME_MEANING = {"threads", "memory-limit", "seed"}
+
+
 def commands_of(run, tool):
     """The first words of each use: [] for a use without sub-command."""
     text = run(tool, "--help").stdout
@@ -61,7 +64,8 @@ def test_help_is_quick_where_no_model_runs(run, tool):
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_a_flag_means_one_thing_in_all_tools(run, tool):
-    """A tool's own option never takes the short name of a run-file key with another meaning."""
+    """A tool's own option never takes the short name of a run-file key with another meaning. Those of SAME_MEANING have the same
+    one in commands that read no run file: of the process, per rank, of keyed choices."""
     reference = {}
     for line in run("echo", "show", "--help").stdout.split("\n[run]\n")[1].splitlines():
         found = re.match(r"  --([a-z0-9-]+)( |$)", line)
@@ -71,4 +75,4 @@ def test_a_flag_means_one_thing_in_all_tools(run, tool):
         own = run(tool, *command, "--help").stdout.split("\noptions\n")[-1].split("\n\n")[0]
         for line in own.splitlines():
             found = re.match(r"  --([a-z0-9-]+)( |$)", line)
-            assert not found or found[1] not in reference, f"{tool}: {line}"
+            assert not found or found[1] in SAME_MEANING or found[1] not in reference, f"{tool}: {line}"
