@@ -56,7 +56,8 @@ class FimOrder : public ::testing::Test
 TEST(Fim, PiecesAreThoseOfTheSecondImplementation)
 {
     std::ifstream file(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/unit/base/golden/data_order.json");
-    for (const nlohmann::json& row : nlohmann::json::parse(file).at("fim"))
+    const nlohmann::json golden = nlohmann::json::parse(file);
+    for (const nlohmann::json& row : golden.at("fim"))
     {
         Fim fim = all_documents(row.at("rate"));
         fim.spm_rate = row.at("spm_rate");

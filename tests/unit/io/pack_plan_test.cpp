@@ -30,7 +30,8 @@ PackPlan plan_of(const std::vector<std::int64_t>& lengths, std::int64_t seq_len)
 TEST(PackPlan, IsThatOfTheSecondImplementation)
 {
     std::ifstream file(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/unit/base/golden/data_order.json");
-    for (const nlohmann::json& row : nlohmann::json::parse(file).at("packing"))
+    const nlohmann::json golden = nlohmann::json::parse(file);
+    for (const nlohmann::json& row : golden.at("packing"))
     {
         const PackPlan plan = plan_of(row.at("lengths").get<std::vector<std::int64_t>>(), row.at("seq_len"));
         ASSERT_EQ(plan.num_samples(), static_cast<std::int64_t>(row.at("samples").size()));
