@@ -17,8 +17,8 @@ namespace
 
 constexpr const char* eod_names[] = {"<|endoftext|>",
                                      "<|end_of_text|>",
-                                     "<\xEF\xBD\x9C"
-                                     "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
+                                     ("<\xEF\xBD\x9C"
+                                     "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"),
                                      "</s>",
                                      "<|im_end|>",
                                      "<eos>",
