@@ -98,4 +98,5 @@ def main():
         sys.exit(f"not what scripts/make_unicode_tables.py writes: {path.name}")
 
 
-main()
+if __name__ == "__main__":
+    main()

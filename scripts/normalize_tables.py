@@ -9,6 +9,7 @@ so what remains is the 9.0 data. Layout: see the comment that is written into th
 import sys
 
 import unicodedata2 as ucd
+from make_unicode_tables import rows
 
 # Characters added after Unicode 9.0 that decompose or have a combining class.
 NEWER = """07FD 0897-089F 08CA-08D3 09FE 0C3C 0D3B-0D3C 0EBA 1715 1ABF-1ACE 1DF6-1DFA 32FF A7F2-A7F4 A82C AB69 105C9 105E4
@@ -24,16 +25,6 @@ def newer_characters():
         first, _, last = part.partition("-")
         found.update(range(int(first, 16), int(last or first, 16) + 1))
     return found
-
-
-def wrapped(numbers):
-    lines, line = [], "   "
-    for number in numbers:
-        if len(line) + len(number) + 2 > 120:
-            lines.append(line)
-            line = "   "
-        line += f" {number},"
-    return "\n".join([*lines, line])
 
 
 def generate():
@@ -61,17 +52,17 @@ def generate():
 
 // For each character that decomposes: character << 6 | (compatibility only) << 5 | length, then its one-step decomposition.
 constexpr std::uint32_t normalize_decompositions[] = {{
-{wrapped(map(str, decompositions))}
+{rows(map(str, decompositions))}
 }};
 
 // Canonical decompositions that are never composed again.
 constexpr std::uint32_t normalize_excluded[] = {{
-{wrapped(map(str, excluded))}
+{rows(map(str, excluded))}
 }};
 
 // First character, last character, canonical combining class (not 0).
 constexpr std::uint32_t normalize_classes[] = {{
-{wrapped(map(str, ranges))}
+{rows(map(str, ranges))}
 }};
 """
 

@@ -38,7 +38,8 @@ Names expand_shards(const OptionValue& value)
         if (has_scheme(word))
         {
             const std::string prefix = word.substr(std::string(megatron_scheme).size());
-            VALIDATE(!prefix.empty(), ConfigError, "'{}' names no files (megatron:PREFIX reads PREFIX.bin and PREFIX.idx)", word);
+            VALIDATE(!prefix.empty(), ConfigError,
+                     "'{}' names no files (megatron:PREFIX reads PREFIX.bin and PREFIX.idx)", word);
             shards.push_back(megatron_scheme + resolve_path(prefix, value.directory));
             continue;
         }
@@ -60,6 +61,13 @@ std::string quoted(const Names& names)
     return fmt::format("{}", fmt::join(words, " "));
 }
 
+double positive_number(const OptionValue& value)
+{
+    const double number = parse_number(value.text);
+    VALIDATE(number > 0, ConfigError, "{} is too small (more than 0)", value.text);
+    return number;
+}
+
 /// Keys of one source; it exists from the first key that is set.
 void declare_source(OptionSet& options, RunConfig::Data& data, const std::string& section, const std::string& name)
 {
@@ -79,12 +87,7 @@ void declare_source(OptionSet& options, RunConfig::Data& data, const std::string
         .add_custom(
             section, "weight", one_word, "",
             [&data, name](const OptionValue& value)
-            {
-                const double weight = parse_number(value.text);
-                VALIDATE(weight > 0, ConfigError, "{} is too small (more than 0)", value.text);
-                source_of(data, name).weight = weight;
-                return number_text(weight);
-            },
+            { return number_text(source_of(data, name).weight = positive_number(value)); },
             "share of the training tokens")
         .value_name("X")
         .shown_default("1");
@@ -93,8 +96,7 @@ void declare_source(OptionSet& options, RunConfig::Data& data, const std::string
             section, "max-epochs", one_word, "",
             [&data, name](const OptionValue& value)
             {
-                const double epochs = parse_number(value.text);
-                VALIDATE(epochs > 0, ConfigError, "{} is too small (more than 0)", value.text);
+                const double epochs = positive_number(value);
                 source_of(data, name).max_epochs = epochs;
                 return number_text(epochs);
             },
@@ -121,7 +123,9 @@ void declare_fim(OptionSet& options, Fim& fim)
     options.add_number("data", "fim-rate", fim.rate, "share of the documents that are rearranged to fill in the middle")
         .range(0, 1)
         .peers({"fim-rate"});
-    options.add_number("data", "fim-spm-rate", fim.spm_rate, "share of those whose suffix comes first (SPM), the others are PSM")
+    options
+        .add_number("data", "fim-spm-rate", fim.spm_rate,
+                    "share of those whose suffix comes first (SPM), the others are PSM")
         .range(0, 1)
         .peers({"fim-spm-rate"});
     options
@@ -129,7 +133,8 @@ void declare_fim(OptionSet& options, Fim& fim)
             "data", "fim-tokens", word_list, "",
             [&fim](const OptionValue& value)
             {
-                VALIDATE(value.words.size() == 3, ConfigError, "'{}' is not three ids (of the prefix, suffix and middle mark)", value.text);
+                VALIDATE(value.words.size() == 3, ConfigError,
+                         "'{}' is not three ids (of the prefix, suffix and middle mark)", value.text);
                 fim.prefix = parse_count(value.words[0]);
                 fim.suffix = parse_count(value.words[1]);
                 fim.middle = parse_count(value.words[2]);
@@ -229,7 +234,8 @@ void declare_data(OptionSet& options, RunConfig::Data& data)
                 data.shuffle = parse_shuffle(value.text);
                 return shuffle_text(data.shuffle);
             },
-            "order of samples: all mixed; mixed within windows of N tokens, for storage with slow random access; as stored")
+            "order of samples: all mixed; mixed within windows of N tokens, for storage with slow random access; as "
+            "stored")
         .value_name("global|window:N|none")
         .peers({"dataloader-type", "shuffle-algo", "shuffle-block-size"});
     options
@@ -246,7 +252,8 @@ void declare_data(OptionSet& options, RunConfig::Data& data)
             for (const DataSource& source : data.sources)
             {
                 const std::string section = source.name.empty() ? "data" : "data." + source.name;
-                VALIDATE(!source.shards.empty(), ConfigError, "[{}] has no shards. set shards in [{}]", section, section);
+                VALIDATE(!source.shards.empty(), ConfigError, "[{}] has no shards. set shards in [{}]", section,
+                         section);
             }
         });
 }
@@ -281,8 +288,8 @@ void declare_eval(OptionSet& options, RunConfig::Eval& eval)
         .unit("sequences")
         .shown_default("as in [layout]")
         .peers({"eval-micro-batch-size", "eval-batch-size"});
-    options.add_named_sections("eval", [&eval](OptionSet& set, const std::string& name)
-                               { declare_eval_set(set, eval, name); });
+    options.add_named_sections("eval",
+                               [&eval](OptionSet& set, const std::string& name) { declare_eval_set(set, eval, name); });
 }
 
 }  // namespace plimsoll

@@ -93,6 +93,3 @@ def test_what_is_not_built_is_refused_by_name(tools, tmp_path):
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.save(str(path))
     assert refusal(tools, path) == (2, f"{path}: pre_tokenizer Whitespace is not supported here\n")
-    tokenizer.pre_tokenizer = None
-    tokenizer.save(str(path))
-    assert refusal(tools, path) == (2, f"{path} has no added token '</s>' to end documents with. name one of its added tokens\n")

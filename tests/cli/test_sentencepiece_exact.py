@@ -116,7 +116,7 @@ def test_control_pieces_in_text(tools, trained):
     done = subprocess.run([tools / "plimsoll-text-probe", "encode", path, "error"], input=struct.pack("<I", 6) + b"a </s>",
                           capture_output=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.decode().startswith("special token '</s>' in the text (at byte 2).")
+    assert done.stderr.decode().startswith("the text of special token '</s>' stands in the document")
 
 
 def test_broken_files_are_refused(tools, trained, tmp_path):

@@ -49,4 +49,29 @@ def test_another_token_ends_documents(run, tmp_path, tokenizer):
     assert tokens_of(tmp_path / "out").count(tokenizer.token_to_id("<|stop|>")) == 4
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["tokenizer"]["eod"] == tokenizer.token_to_id("<|stop|>")
     done = run("shard", "--input", "a.jsonl", "--tokenizer", "tokenizer.json", "--eod", "<|none|>", "--out", "none")
-    assert done.rc == 2 and "<|none|>" in done.message
+    assert done.rc == 2
+    assert done.message == "plimsoll-shard: tokenizer 'tokenizer.json' has no special token '<|none|>' to end a document with. name another with --eod"
+
+
+def test_how_a_corpus_uses_a_tokenizer_makes_it_no_other(run, tmp_path, tokenizer):
+    """The texts come back with the same tokenizer file, whatever ended documents and whatever special tokens' texts meant."""
+    texts = [json.loads(line)["text"] for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    for name, options in {"eod": ["--eod", "<|stop|>"], "match": ["--special-in-text", "match"]}.items():
+        assert run("shard", "--input", "a.jsonl", "--tokenizer", "tokenizer.json", *options, "--out", name).rc == 0
+        done = run("shard", "decode", name, "--tokenizer", "tokenizer.json", "--json")
+        assert done.rc == 0, done.stderr
+        found = [json.loads(line)["text"] for line in done.stdout.splitlines()]
+        assert found == (texts if name == "eod" else [t.replace("<|stop|>", "").replace("<|endoftext|>", "") for t in texts])
+        assert run("shard", "inspect", name, "--document", "0", "--tokenizer", "tokenizer.json").stdout.startswith("lower")
+
+
+def test_a_tokenizer_without_a_known_end_needs_one_for_shards_only(run, tmp_path, tokenizer):
+    definition = json.loads((tmp_path / "tokenizer.json").read_text())
+    definition["added_tokens"] = [t for t in definition["added_tokens"] if t["content"] == "<|stop|>"]
+    (tmp_path / "t.json").write_text(json.dumps(definition))
+    done = run("shard", "--input", "a.jsonl", "--tokenizer", "t.json", "--out", "out")
+    assert done.rc == 2
+    assert done.message == ("plimsoll-shard: tokenizer 't.json' has no token that is known to end a document (<|endoftext|>, </s>, <eos> "
+                            "and the like). name one with --eod")
+    assert run("shard", "--input", "a.jsonl", "--tokenizer", "t.json", "--eod", "<|stop|>", "--out", "out").rc == 0
+    assert run("shard", "decode", "out", "--tokenizer", "t.json").stdout.splitlines()[0] == "lower"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/cores.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
@@ -32,9 +33,7 @@ RankPlace own_place()
 {
     RankPlace place;
     place.host = host_name();
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    if (::sched_getaffinity(0, sizeof set, &set) == 0) { place.cores = CPU_COUNT(&set); }
+    place.cores = allowed_cores();
     if (place.cores == 1) { place.core = ::sched_getcpu(); }
     return place;
 }

@@ -1,11 +1,11 @@
 // plimsoll-estimate: run file -> plan -> table and verdict. Starts nothing, opens no data.
 
 #include <fmt/ranges.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <cstdio>
 
+#include "base/cores.hpp"
 #include "base/error.hpp"
 #include "base/run_tool.hpp"
 #include "layout/run_config_limits.hpp"
@@ -37,13 +37,6 @@ void declare(OptionSet& set, Options& options)
     set.add_flag("", "json", options.json, "print the plan as JSON on stdout");
     set.add_flag("", "draw-schedule", options.draw_schedule,
                  "print the pipeline's schedule instead of the plan; needs no model");
-}
-
-std::int64_t usable_cores()
-{
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
 /// A step's pipeline as a picture. The model only says whether its layers suffice.
@@ -85,7 +78,7 @@ ExitCode run(const Options& options, const OptionSet& set)
     const std::string crossing = config.layout.tp_across_nodes || local >= world ? "" : tp_node_fault(layout, local);
     VALIDATE(crossing.empty(), ConfigError, "{}", crossing);
     const std::int64_t threads =
-        config.run.threads > 0 ? config.run.threads : std::max<std::int64_t>(1, usable_cores() / local);
+        config.run.threads > 0 ? config.run.threads : std::max<std::int64_t>(1, allowed_cores() / local);
     // The shards may not exist yet; that the run file names some is what counts.
     const bool validates =
         (set.is_set("eval.shards") && config.eval.every.unit != Span::Unit::never) || config.eval.is_planned();

@@ -2,11 +2,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "base/progress.hpp"
-#include "base/signals.hpp"
 #include "base/units.hpp"
 #include "documents.hpp"
 #include "io/dedup/dedup.hpp"
+#include "stoppable_progress.hpp"
 
 namespace plimsoll
 {
@@ -99,23 +98,10 @@ Command dedup_command()
         dedup.method = state->method == "exact" ? DedupOptions::Method::exact : DedupOptions::Method::minhash;
         dedup.unit = state->unit == "words" ? DedupOptions::Unit::words : DedupOptions::Unit::tokens;
         if (state->force) { dedup.existing = CorpusOutput::Existing::replace; }
-        const StopSignals signals(Usr1::untouched);
-        std::unique_ptr<Progress> progress;
+        StoppableProgress progress("dedup");
         const DedupReport report =
-            dedup_shards(dedup,
-                         [&](std::int64_t total, std::int64_t done)
-                         {
-                             if (!progress)
-                             {
-                                 progress = std::make_unique<Progress>(stderr, kind_of(stderr), "dedup",
-                                                                       ProgressUnit::bytes, total);
-                             }
-                             VALIDATE(!signals.requested(), Interrupted,
-                                      "stopped by {} (nothing was written). run the same command again",
-                                      signals.name());
-                             progress->update(done);
-                         });
-        if (progress) { progress->finish(); }
+            dedup_shards(dedup, [&](std::int64_t total, std::int64_t done) { progress.update(total, done); });
+        progress.finish();
         const std::string text = dedup_text(report, *state);
         std::fwrite(text.data(), 1, text.size(), stdout);
         return ExitCode::done;

@@ -4,11 +4,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "base/progress.hpp"
-#include "base/signals.hpp"
 #include "base/units.hpp"
 #include "io/token_formats/convert.hpp"
 #include "report.hpp"
+#include "stoppable_progress.hpp"
 
 namespace plimsoll
 {
@@ -30,24 +29,12 @@ struct ExchangeState
 
 const std::vector<std::string> exchange_formats = {"megatron", "llmc", "ds", "mds"};
 
-/// Progress on stderr; a signal ends it before anything is visible.
 template<class Body>
 auto with_exchange_progress(const char* label, const Body& body)
 {
-    const StopSignals signals(Usr1::untouched);
-    std::unique_ptr<Progress> progress;
-    const ConvertObserver observer = [&](std::int64_t total, std::int64_t done)
-    {
-        if (!progress)
-        {
-            progress = std::make_unique<Progress>(stderr, kind_of(stderr), label, ProgressUnit::bytes, total);
-        }
-        VALIDATE(!signals.requested(), Interrupted, "stopped by {} (nothing was written). run the same command again",
-                 signals.name());
-        progress->update(done);
-    };
-    auto report = body(observer);
-    if (progress) { progress->finish(); }
+    StoppableProgress progress(label);
+    auto report = body([&](std::int64_t total, std::int64_t done) { progress.update(total, done); });
+    progress.finish();
     return report;
 }
 

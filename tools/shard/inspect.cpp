@@ -279,9 +279,9 @@ std::string verify_text(const std::vector<std::string>& paths, OutputKind kind)
                            format_grouped(of_others), of_others == 1 ? "" : "s", format_grouped(tokens_of_others));
         if (shards == 0) { return text; }
     }
-    return text + fmt::format("verify     ok: {} shard{}, {} documents, {} tokens, {}, every checksum matches\n", shards,
-                       shards == 1 ? "" : "s", format_grouped(sum.num_documents), format_grouped(sum.num_tokens),
-                       format_storage(static_cast<double>(sum.file_bytes)));
+    return text + fmt::format("verify     ok: {} shard{}, {} documents, {} tokens, {}, every checksum matches\n",
+                              shards, shards == 1 ? "" : "s", format_grouped(sum.num_documents),
+                              format_grouped(sum.num_tokens), format_storage(static_cast<double>(sum.file_bytes)));
 }
 
 }  // namespace plimsoll

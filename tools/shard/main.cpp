@@ -11,6 +11,7 @@
 #include "inspect.hpp"
 #include "layout/run_config.hpp"
 #include "shard_run.hpp"
+#include "text_options.hpp"
 #include "train_bpe.hpp"
 
 namespace
@@ -23,15 +24,12 @@ struct Options
     RunConfig config;
     CorpusOptions corpus;
     MergeRun merge;
+    TextChoices text;
     std::string special_in_text = "text";
     std::int64_t shard_index = -1;
     std::int64_t num_shards = 0;
     bool restart = false;
-    std::string format = "auto";
     std::string chat_template = "chatml";
-    std::string document = "file";
-    std::string on_bad_record = "error";
-    std::string input_list;
     std::string out;
     bool force = false;
     bool dry_run = false;
@@ -67,32 +65,22 @@ void declare_records(OptionSet& options, Options& o)
 void declare(OptionSet& options, Options& o)
 {
     declare_run_config(options, o.config);
+    declare_inputs(options, o.corpus.inputs, o.text);
     options
-        .add_texts("", "input", o.corpus.inputs,
-                   "jsonl, txt (.gz, .zst too), Parquet: files, patterns ('text/*.jsonl.zst', in quotes or not), @LIST "
-                   "of such, - for standard input")
-        .value_name("FILE ...")
-        .peers({"input-prefix", "files"});
-    options.add_text("", "input-list", o.input_list, "the same as --input @FILE: one path or pattern a line")
-        .value_name("FILE");
-    options.add_text("", "tokenizer", o.corpus.tokenizer, "bytes (id = byte, 256 ends a document)")
+        .add_text("", "tokenizer", o.corpus.tokenizer,
+                  "bytes (id = byte, 256 ends a document), tokenizer.json, x.tiktoken or x.model (docs/tokenizers.md)")
         .peers({"tokenizer-type", "tokenizer-model"});
     options.add_text("", "out", o.out, "directory of the shards; appears when all are complete")
         .value_name("DIR")
         .peers({"output-prefix", "output"});
     options
-        .add_choice("", "format", o.format, {"auto", "txt", "jsonl", "parquet", "prompt-completion", "chat", "tokens"},
+        .add_choice("", "format", o.text.format,
+                    {"auto", "txt", "jsonl", "parquet", "prompt-completion", "chat", "tokens"},
                     "of all inputs; auto: by their endings. The last three are jsonl whose records give a loss mask: "
                     "prompt and completion, messages of a chat, input_ids and labels");
     declare_records(options, o);
     declare_document_filter(options, o.corpus.filter);
-    options.add_choice("", "document", o.document, {"file", "line", "blank-line"},
-                       "what a document is in txt: the file, a line, lines up to a blank one");
-    options
-        .add_text("", "text-field", o.corpus.text.text_field,
-                  "field of jsonl, column of Parquet that holds the text; a.b is field b of a")
-        .value_name("NAME")
-        .peers({"json-keys"});
+    declare_documents(options, o.corpus.text, o.text);
     options
         .add_count("", "shard-tokens", o.corpus.shard_tokens, "a shard ends before the document that would exceed it")
         .unit("tokens")
@@ -106,13 +94,13 @@ void declare(OptionSet& options, Options& o)
         .value_name("SHARE")
         .peers({"split"});
     options.add_choice(
-        "", "on-bad-record", o.on_bad_record, {"error", "skip", "replace"},
+        "", "on-bad-record", o.text.on_bad_record, {"error", "skip", "replace"},
         "skip: go on and list them in OUT/bad_records.jsonl; replace: and put a document of one U+FFFD in their place");
     options
         .add_bytes("", "max-record-bytes", o.corpus.text.max_record_bytes,
                    "a longer line, paragraph, file or string is a bad record; memory is at most 32 MiB + 24 x (threads "
                    "+ 1) x block-bytes + 9 x the longest record")
-        .range(1, 4294967295.0 - 4096);
+        .range(1, max_record_bytes_limit);
     options
         .add_bytes("", "block-bytes", o.corpus.text.block_bytes,
                    "text that each of --threads N ([run] threads, by default all cores allowed) has at a time; neither "
@@ -144,8 +132,8 @@ void declare(OptionSet& options, Options& o)
 
 void validate(Options& o)
 {
-    if (!o.input_list.empty()) { o.corpus.inputs.push_back("@" + o.input_list); }
-    VALIDATE(!o.corpus.inputs.empty(), UsageError, "--input is missing (text files and patterns)");
+    TextInputOptions& text = o.corpus.text;
+    set_text_options(o.text, o.corpus.inputs, text);
     VALIDATE(o.dry_run || !o.out.empty(), UsageError,
              "--out is missing (directory of the shards). give it, or --dry-run");
     o.corpus.out = o.out;
@@ -163,24 +151,13 @@ void validate(Options& o)
              "--shard-index {} is not below --num-shards {} (it counts from 0)", o.shard_index, o.num_shards);
     o.corpus.part = std::max<std::int64_t>(0, o.shard_index);
     o.corpus.num_parts = o.num_shards;
-    TextInputOptions& text = o.corpus.text;
-    text.format = o.format == "txt"       ? TextFormat::txt
-                  : o.format == "jsonl"   ? TextFormat::jsonl
-                  : o.format == "parquet" ? TextFormat::parquet
-                                          : TextFormat::by_name;
     RecordOptions& records = text.records;
-    records.format = o.format == "chat"                ? RecordFormat::chat
-                     : o.format == "tokens"            ? RecordFormat::tokens
-                     : o.format == "prompt-completion" ? RecordFormat::prompt_completion
-                                                       : RecordFormat::text;
+    records.format = o.text.format == "chat"                ? RecordFormat::chat
+                     : o.text.format == "tokens"            ? RecordFormat::tokens
+                     : o.text.format == "prompt-completion" ? RecordFormat::prompt_completion
+                                                            : RecordFormat::text;
     if (records.format != RecordFormat::text) { text.format = TextFormat::jsonl; }
     records.chat_template = o.chat_template == "llama3" ? ChatTemplate::llama3 : ChatTemplate::chatml;
-    text.document = o.document == "line"         ? DocumentUnit::line
-                    : o.document == "blank-line" ? DocumentUnit::blank_line
-                                                 : DocumentUnit::file;
-    text.on_bad_record = o.on_bad_record == "skip"      ? BadRecordPolicy::skip
-                         : o.on_bad_record == "replace" ? BadRecordPolicy::replace
-                                                        : BadRecordPolicy::error;
 }
 
 Command shard_command(Options& o)

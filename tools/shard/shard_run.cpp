@@ -1,6 +1,5 @@
 #include "shard_run.hpp"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "base/cores.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/progress.hpp"
@@ -21,19 +21,13 @@
 #include "io/file.hpp"
 #include "io/tokenizer/tokenizer.hpp"
 #include "report.hpp"
+#include "stoppable_progress.hpp"
 
 namespace plimsoll
 {
 
 namespace
 {
-
-/// Cores that this process may use.
-int allowed_cores()
-{
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
 
 void print_report(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
@@ -130,23 +124,14 @@ CorpusReport merge_parts(const std::vector<std::string>& parts, const std::strin
     options.parts = parts;
     options.out = out;
     options.existing = existing;
-    std::unique_ptr<Progress> progress;
-    const StopSignals signals(Usr1::untouched);
-    const CorpusReport report =
-        merge_corpora(options,
-                      [&](std::int64_t done, std::int64_t total)
-                      {
-                          if (activity != nullptr) { activity->tick(); }
-                          VALIDATE(!signals.requested(), Interrupted,
-                                   "stopped by {} (nothing was written). run the same command again", signals.name());
-                          if (!progress)
-                          {
-                              progress = std::make_unique<Progress>(stderr, kind_of(stderr), "merge",
-                                                                    ProgressUnit::bytes, total);
-                          }
-                          progress->update(done);
-                      });
-    if (progress) { progress->finish(); }
+    StoppableProgress progress("merge");
+    const CorpusReport report = merge_corpora(options,
+                                              [&](std::int64_t done, std::int64_t total)
+                                              {
+                                                  if (activity != nullptr) { activity->tick(); }
+                                                  progress.update(total, done);
+                                              });
+    progress.finish();
     return report;
 }
 

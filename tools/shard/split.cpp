@@ -3,11 +3,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "base/progress.hpp"
-#include "base/signals.hpp"
 #include "base/units.hpp"
 #include "documents.hpp"
 #include "io/shard_split.hpp"
+#include "stoppable_progress.hpp"
 
 namespace plimsoll
 {
@@ -103,23 +102,10 @@ Command split_command()
     {
         state->split.directory = invocation.positionals[0];
         if (state->force) { state->split.existing = CorpusOutput::Existing::replace; }
-        const StopSignals signals(Usr1::untouched);
-        std::unique_ptr<Progress> progress;
+        StoppableProgress progress("split");
         const auto reports =
-            split_shards(state->split,
-                         [&](std::int64_t total, std::int64_t done)
-                         {
-                             if (!progress)
-                             {
-                                 progress = std::make_unique<Progress>(stderr, kind_of(stderr), "split",
-                                                                       ProgressUnit::bytes, total);
-                             }
-                             VALIDATE(!signals.requested(), Interrupted,
-                                      "stopped by {} (nothing was written). run the same command again",
-                                      signals.name());
-                             progress->update(done);
-                         });
-        if (progress) { progress->finish(); }
+            split_shards(state->split, [&](std::int64_t total, std::int64_t done) { progress.update(total, done); });
+        progress.finish();
         const std::string text = split_text(reports, state->json);
         std::fwrite(text.data(), 1, text.size(), stdout);
         return ExitCode::done;

@@ -1,20 +1,18 @@
 #include "train_bpe.hpp"
 
-#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <thread>
 
+#include "base/cores.hpp"
 #include "base/digest.hpp"
 #include "base/error.hpp"
-#include "base/log.hpp"
 #include "base/output_folder.hpp"
-#include "base/progress.hpp"
-#include "base/signals.hpp"
 #include "base/units.hpp"
 #include "io/file.hpp"
 #include "io/tokenizer/train_bpe.hpp"
+#include "stoppable_progress.hpp"
+#include "text_options.hpp"
 
 namespace plimsoll
 {
@@ -25,12 +23,9 @@ namespace
 struct TrainBpeState
 {
     TrainBpeOptions options;
-    std::string input_list;
-    std::string format = "auto";
-    std::string document = "file";
-    std::string on_bad_record = "error";
+    TextChoices text;
     std::string out;
-    std::int64_t threads = std::max(1U, std::thread::hardware_concurrency());
+    std::int64_t threads = allowed_cores();
     bool force = false;
     bool dry_run = false;
     bool json = false;
@@ -40,8 +35,7 @@ void declare_train_bpe(OptionSet& options, TrainBpeState& state)
 {
     TrainBpeOptions& o = state.options;
     o.bpe.special_tokens = {"<|endoftext|>"};
-    options.add_texts("", "input", o.inputs, "as plimsoll-shard takes it: files, patterns, @LIST, - for standard input")
-        .value_name("FILE ...");
+    declare_inputs(options, o.inputs, state.text);
     options.add_count("", "vocab", o.bpe.vocab, "number of ids, special tokens and the 256 bytes included")
         .range(1, 268435456.0)
         .peers({"vocab-size"});
@@ -55,18 +49,16 @@ void declare_train_bpe(OptionSet& options, TrainBpeState& state)
     options.add_text("", "out", state.out, "the tokenizer.json to write")
         .value_name("FILE")
         .peers({"output", "model-prefix"});
-    options.add_choice("", "format", state.format, {"auto", "txt", "jsonl", "parquet"},
+    options.add_choice("", "format", state.text.format, {"auto", "txt", "jsonl", "parquet"},
                        "of all inputs; auto: by their endings");
-    options.add_choice("", "document", state.document, {"file", "line", "blank-line"}, "what a document is in txt");
-    options.add_text("", "text-field", o.text.text_field, "field of jsonl, column of Parquet that holds the text")
-        .value_name("NAME");
-    options.add_choice("", "on-bad-record", state.on_bad_record, {"error", "skip"}, "skip: count it and go on");
+    declare_documents(options, o.text, state.text);
+    options.add_choice("", "on-bad-record", state.text.on_bad_record, {"error", "skip"}, "skip: count it and go on");
     options
         .add_bytes("", "max-record-bytes", o.text.max_record_bytes, "a longer line, paragraph or file is a bad record")
-        .range(1, 2147483648.0);
+        .range(1, max_record_bytes_limit);
     options.add_count("", "threads", state.threads, "that count pieces; decide no output")
         .range(1, 4096)
-        .shown_default("all cores");
+        .shown_default("all cores allowed");
     options.add_flag("", "force", state.force, "replace OUT");
     options.add_flag("", "dry-run", state.dry_run, "count the pieces and learn, write nothing");
     options.add_flag("", "json", state.json, "report as JSON on stdout");
@@ -74,20 +66,11 @@ void declare_train_bpe(OptionSet& options, TrainBpeState& state)
 
 void validate_train_bpe(TrainBpeState& state)
 {
-    VALIDATE(!state.options.inputs.empty(), UsageError, "--input is missing (text files and patterns)");
+    set_text_options(state.text, state.options.inputs, state.options.text);
     VALIDATE(state.dry_run || !state.out.empty(), UsageError,
              "--out is missing (the tokenizer.json to write). give it, or --dry-run");
     check_bpe_options(state.options.bpe);
     state.options.threads = static_cast<int>(state.threads);
-    TextInputOptions& text = state.options.text;
-    text.format = state.format == "txt"       ? TextFormat::txt
-                  : state.format == "jsonl"   ? TextFormat::jsonl
-                  : state.format == "parquet" ? TextFormat::parquet
-                                              : TextFormat::by_name;
-    text.document = state.document == "line"         ? DocumentUnit::line
-                    : state.document == "blank-line" ? DocumentUnit::blank_line
-                                                     : DocumentUnit::file;
-    text.on_bad_record = state.on_bad_record == "skip" ? BadRecordPolicy::skip : BadRecordPolicy::error;
     if (state.out.empty()) { return; }
     VALIDATE(!is_directory(state.out), UsageError, "'{}' is a directory. give --out a file name like {}/tokenizer.json",
              state.out, state.out);
@@ -146,27 +129,20 @@ std::string report_text(const TrainBpeReport& report, const TrainBpeState& state
 
 ExitCode run_train_bpe(const TrainBpeState& state)
 {
-    const StopSignals signals(Usr1::untouched);
-    std::unique_ptr<Progress> progress;
-    TrainBpeProgress::Phase phase = TrainBpeProgress::Phase::learn;
-    const TrainBpeReport report =
-        train_bpe(state.options,
-                  [&](const TrainBpeProgress& now)
-                  {
-                      const bool counts = now.phase == TrainBpeProgress::Phase::count;
-                      if (!progress || phase != now.phase)
-                      {
-                          if (progress) { progress->finish(); }
-                          phase = now.phase;
-                          progress =
-                              std::make_unique<Progress>(stderr, kind_of(stderr), counts ? "count" : "learn",
-                                                         counts ? ProgressUnit::bytes : ProgressUnit::items, now.total);
-                      }
-                      VALIDATE(!signals.requested(), Interrupted,
-                               "stopped by {} (nothing was written). run the same command again", signals.name());
-                      progress->update(now.done);
-                  });
-    if (progress) { progress->finish(); }
+    using Phase = TrainBpeProgress::Phase;
+    StoppableProgress progress("count");
+    Phase phase = Phase::count;
+    const TrainBpeReport report = train_bpe(state.options,
+                                            [&](const TrainBpeProgress& now)
+                                            {
+                                                if (now.phase != phase)
+                                                {
+                                                    progress.start_phase("learn", ProgressUnit::items);
+                                                }
+                                                phase = now.phase;
+                                                progress.update(now.total, now.done);
+                                            });
+    progress.finish();
     if (!state.dry_run) { write_file_atomically(state.out, report.json); }
     const std::string text = state.json ? report_json(report, state) : report_text(report, state);
     std::fwrite(text.data(), 1, text.size(), stdout);

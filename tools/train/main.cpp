@@ -1,6 +1,5 @@
 // plimsoll-train: options -> checks -> Trainer -> report and exit code.
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -167,13 +166,6 @@ void print_end(Log& log, const nn::TrainSetup& setup, const nn::TrainReport& rep
     else { log.row("stopped", fmt::format("{} ({}). {}", counts, report.reason, report.hint)); }
 }
 
-int usable_cores()
-{
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 /// Cores of this rank: those that the launcher bound it to, else its share of the machine's. Where fewer processes run than the
 /// world has ranks (a dry run), as plimsoll-estimate counts.
 nn::RankResources resources_of_rank(const RunConfig& config, std::int64_t world)
@@ -182,7 +174,7 @@ nn::RankResources resources_of_rank(const RunConfig& config, std::int64_t world)
     rank.world = world;
     const Launch launch = read_launch();
     rank.local_ranks = launch.world < world ? planned_local_ranks(config.cluster, world) : std::min(launch.local_ranks, world);
-    const int usable = usable_cores();
+    const int usable = allowed_cores();
     const bool bound = usable < static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
     rank.threads = config.run.threads > 0 ? config.run.threads
                    : bound                ? usable

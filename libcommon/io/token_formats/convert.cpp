@@ -151,10 +151,9 @@ class Import
         VALIDATE(!options.tokenizer.empty() || both, ConfigError,
                  "the files do not say which tokenizer they are of. give --tokenizer, or --vocab and --eod");
         if (!options.tokenizer.empty()) { tokenizer_ = make_tokenizer(options.tokenizer); }
-        identity_ = tokenizer_ ? identity_of(*tokenizer_)
-                               : unknown_tokenizer(options.vocab, static_cast<std::uint32_t>(options.eod));
+        const auto eod = options.eod >= 0 ? static_cast<std::uint32_t>(options.eod) : tokenizer_->eod();
+        identity_ = tokenizer_ ? identity_of(*tokenizer_, eod) : unknown_tokenizer(options.vocab, eod);
         if (tokenizer_ && options.vocab > 0) { identity_.vocab = options.vocab; }
-        if (tokenizer_ && options.eod >= 0) { identity_.eod = static_cast<std::uint32_t>(options.eod); }
         VALIDATE(!tokenizer_ || identity_.vocab >= tokenizer_->vocab(), ConfigError,
                  "--vocab {} is less than the {} ids of tokenizer '{}'", identity_.vocab, tokenizer_->vocab(),
                  identity_.name);

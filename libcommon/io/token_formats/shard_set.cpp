@@ -9,9 +9,9 @@
 namespace plimsoll
 {
 
-TokenizerIdentity identity_of(const Tokenizer& tokenizer)
+TokenizerIdentity identity_of(const Tokenizer& tokenizer, std::uint32_t eod)
 {
-    return {tokenizer.name(), tokenizer.fingerprint(), tokenizer.vocab(), tokenizer.eod()};
+    return {tokenizer.name(), tokenizer.fingerprint(), tokenizer.vocab(), eod};
 }
 
 TokenizerIdentity identity_of(const CorpusManifest& manifest)

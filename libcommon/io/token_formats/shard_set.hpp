@@ -23,7 +23,7 @@ struct TokenizerIdentity
     std::uint32_t eod = 0;
 };
 
-TokenizerIdentity identity_of(const Tokenizer& tokenizer);
+TokenizerIdentity identity_of(const Tokenizer& tokenizer, std::uint32_t eod);
 TokenizerIdentity identity_of(const CorpusManifest& manifest);
 /// Of tokens of which only vocabulary and end-of-document id are known.
 TokenizerIdentity unknown_tokenizer(std::int64_t vocab, std::uint32_t eod);

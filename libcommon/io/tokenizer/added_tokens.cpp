@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/error.hpp"
 #include "io/tokenizer/unicode.hpp"
 
 namespace plimsoll
@@ -134,7 +135,8 @@ bool AddedTokenMatcher::find(const char* from, const char* end, Match& match) co
     }
 }
 
-std::int64_t AddedTokenMatcher::split(std::string_view text, bool specials_as_text, std::vector<AddedPart>& parts) const
+std::int64_t AddedTokenMatcher::split(std::string_view text, SpecialInText special_in_text,
+                                      std::vector<AddedPart>& parts) const
 {
     std::int64_t num_special = 0;
     const char* const end = text.data() + text.size();
@@ -147,16 +149,15 @@ std::int64_t AddedTokenMatcher::split(std::string_view text, bool specials_as_te
         const char* begin = match.begin;
         const char* stop = begin + match.bytes;
         num_special += token.special ? 1 : 0;
-        if (token.special && specials_as_text) { continue; }
+        if (token.special && special_in_text == SpecialInText::text) { continue; }
         if (token.single_word && !is_single_word(text, begin, stop)) { continue; }
+        VALIDATE(!token.special || special_in_text != SpecialInText::error, FormatError,
+                 "the text of special token '{}' stands in the document", token.content);
         if (token.lstrip) { begin = std::max(skip_blank_left(text.data(), begin), rest); }
         if (token.rstrip) { stop = skip_blank_right(stop, end); }
         if (rest < begin) { parts.push_back({between(rest, begin)}); }
         // A token may stand inside the blank that the rstrip of the one before took: HF gives both, unless nothing is left of it.
-        if (begin < stop)
-        {
-            parts.push_back({between(begin, stop), static_cast<std::int64_t>(token.id), token.special});
-        }
+        if (begin < stop) { parts.push_back({between(begin, stop), static_cast<std::int64_t>(token.id)}); }
         rest = stop;
     }
     if (rest < end) { parts.push_back({between(rest, end)}); }

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "io/tokenizer/tokenizer.hpp"
 #include "io/tokenizer/tokenizer_json.hpp"
 
 namespace plimsoll
@@ -18,7 +19,6 @@ struct AddedPart
 {
     std::string_view text;
     std::int64_t id = -1;  ///< -1: text
-    bool is_special = false;
 };
 
 class AddedTokenMatcher
@@ -30,9 +30,10 @@ class AddedTokenMatcher
 
     bool empty() const { return tokens_.empty(); }
 
-    /// Cuts `text` into parts, appended to `parts`. With `specials_as_text` the text of a special token stays text (nothing else is
+    /// Cuts `text` into parts, appended to `parts`. Under SpecialInText::text the text of a special token stays text (nothing else is
     /// found inside it). Returns how many special tokens' texts were found.
-    std::int64_t split(std::string_view text, bool specials_as_text, std::vector<AddedPart>& parts) const;
+    /// @throws FormatError that names the first, under SpecialInText::error
+    std::int64_t split(std::string_view text, SpecialInText special_in_text, std::vector<AddedPart>& parts) const;
 
   private:
     struct Match

@@ -7,6 +7,8 @@
 #include <unordered_map>
 
 #include "base/error.hpp"
+#include "io/tokenizer/byte_letters.hpp"
+#include "io/tokenizer/utf8_step.hpp"
 
 namespace plimsoll
 {
@@ -17,16 +19,6 @@ namespace
 using Pair = std::uint64_t;  ///< left id << 32 | right id: compares as (left, right)
 
 Pair pair_of(std::uint32_t left, std::uint32_t right) { return static_cast<Pair>(left) << 32 | right; }
-
-/// Code point of byte_character().
-std::uint32_t byte_code_point(std::uint32_t byte)
-{
-    const auto is_shown = [](std::uint32_t b) { return (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b != 0xAD); };
-    if (is_shown(byte)) { return byte; }
-    std::uint32_t before = 0;
-    for (std::uint32_t b = 0; b < byte; ++b) { before += is_shown(b) ? 0 : 1; }
-    return 0x100 + before;
-}
 
 struct PairHash
 {
@@ -99,7 +91,10 @@ class BpeLearner
         std::array<std::uint32_t, 256> bytes{};
         std::iota(bytes.begin(), bytes.end(), 0U);
         std::sort(bytes.begin(), bytes.end(),
-                  [](std::uint32_t a, std::uint32_t b) { return byte_code_point(a) < byte_code_point(b); });
+                  [](std::uint32_t a, std::uint32_t b) {
+                      return letter_of_byte(static_cast<std::uint8_t>(a)) <
+                             letter_of_byte(static_cast<std::uint8_t>(b));
+                  });
         for (const std::uint32_t byte : bytes)
         {
             byte_ids_[byte] = static_cast<std::uint32_t>(result_.tokens.size());
@@ -262,9 +257,9 @@ LearnedBpe learn_bpe(const PieceCounts& counts, const BpeTrainerOptions& options
 
 std::string byte_character(std::uint8_t byte)
 {
-    const std::uint32_t c = byte_code_point(byte);
-    if (c < 0x80) { return std::string(1, static_cast<char>(c)); }
-    return {static_cast<char>(0xC0 | c >> 6), static_cast<char>(0x80 | (c & 0x3F))};
+    std::string character;
+    append_utf8(letter_of_byte(byte), character);
+    return character;
 }
 
 }  // namespace plimsoll

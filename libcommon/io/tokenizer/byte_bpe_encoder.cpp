@@ -28,15 +28,8 @@ void ByteBpeEncoder::flush()
 
 void ByteBpeEncoder::split_added(const AddedTokenMatcher& matcher, std::string_view text, std::vector<AddedPart>& parts)
 {
-    const bool as_text = bpe_.special_in_text == SpecialInText::text;
     parts.clear();
-    const std::int64_t num = matcher.split(text, as_text, parts);
-    counts_.special_in_text += num;
-    if (num == 0 || bpe_.special_in_text != SpecialInText::error) { return; }
-    for (const AddedPart& part : parts)
-    {
-        VALIDATE(!part.is_special, FormatError, "the text of special token '{}' stands in the document", part.text);
-    }
+    counts_.special_in_text += matcher.split(text, bpe_.special_in_text, parts);
 }
 
 void ByteBpeEncoder::encode(std::string_view text, std::vector<std::uint32_t>& ids)

@@ -6,6 +6,7 @@
 #include "base/digest.hpp"
 #include "base/error.hpp"
 #include "io/tokenizer/byte_bpe_encoder.hpp"
+#include "io/tokenizer/byte_letters.hpp"
 #include "io/tokenizer/rank_specials.hpp"
 #include "io/tokenizer/unicode_normalize.hpp"
 
@@ -15,46 +16,18 @@ namespace plimsoll
 namespace
 {
 
-constexpr const char* eod_names[] = {"<|endoftext|>",
-                                     "<|end_of_text|>",
-                                     ("<\xEF\xBD\x9C"
-                                     "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"),
-                                     "</s>",
-                                     "<|im_end|>",
-                                     "<eos>",
-                                     "<|eos|>",
-                                     "[EOS]",
-                                     "<|eot_id|>"};
-
 std::string file_name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
-
-// GPT-2's characters for bytes: printable ones stand for themselves, the others for U+0100 and up, in order.
-struct ByteLetters
-{
-    std::array<std::int16_t, 0x200> byte_of{};
-
-    ByteLetters()
-    {
-        byte_of.fill(-1);
-        std::size_t next = 0x100;
-        for (std::size_t byte = 0; byte < 256; ++byte)
-        {
-            const bool is_own = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
-            byte_of[is_own ? byte : next++] = static_cast<std::int16_t>(byte);
-        }
-    }
-};
 
 // Bytes that a token's characters stand for; false where one stands for none.
 bool to_bytes(std::string_view token, std::string& bytes)
 {
-    static const ByteLetters letters;
     bytes.clear();
     for (std::size_t i = 0; i < token.size();)
     {
         const CodePoint c = decode_utf8(token.data() + i);
-        if (c.value >= letters.byte_of.size() || letters.byte_of[c.value] < 0) { return false; }
-        bytes.push_back(static_cast<char>(letters.byte_of[c.value]));
+        const int byte = byte_of_letter(c.value);
+        if (byte < 0) { return false; }
+        bytes.push_back(static_cast<char>(byte));
         i += c.bytes;
     }
     return true;
@@ -69,7 +42,6 @@ class ByteBpeTokenizer final : public Tokenizer
     std::string name() const override { return file_name_of(path_); }
     std::string description() const override { return description_; }
     std::int64_t vocab() const override { return vocab_; }
-    std::uint32_t eod() const override { return eod_; }
     std::string fingerprint() const override { return fingerprint_; }
     std::unique_ptr<TokenEncoder> make_encoder() const override { return std::make_unique<ByteBpeEncoder>(*bpe_); }
     std::optional<std::uint32_t> special_id(std::string_view content) const override;
@@ -79,8 +51,6 @@ class ByteBpeTokenizer final : public Tokenizer
     void set_unspelled(std::unordered_map<std::uint32_t, std::string> tokens) { unspelled_ = std::move(tokens); }
 
   private:
-    std::uint32_t choose_eod(const std::string& wanted) const;
-
     std::string path_;
     std::unique_ptr<ByteBpe> bpe_;
     std::vector<AddedToken> added_;
@@ -89,7 +59,6 @@ class ByteBpeTokenizer final : public Tokenizer
     std::string description_;
     std::string fingerprint_;
     std::int64_t vocab_ = 0;
-    std::uint32_t eod_ = 0;
 };
 
 ByteBpeTokenizer::ByteBpeTokenizer(std::string path, std::unique_ptr<ByteBpe> bpe, std::vector<AddedToken> added,
@@ -117,30 +86,11 @@ ByteBpeTokenizer::ByteBpeTokenizer(std::string path, std::unique_ptr<ByteBpe> bp
     bpe_->raw = AddedTokenMatcher(std::move(raw));
     bpe_->normalized = AddedTokenMatcher(std::move(normalized));
     bpe_->special_in_text = options.special_in_text;
-    eod_ = choose_eod(options.eod);
+    choose_eod(options.eod, usual_document_ends());
     description_ = fmt::format("byte-level bpe, {}{}, unicode {}", bpe_->plan.description, bpe_->nfc ? ", nfc" : "",
                                unicode_version());
-    fingerprint_ = sha256_hex(fmt::format("plimsoll byte-level bpe, version 1\nunicode {}\n{}\neod {}\n{}",
-                                          unicode_version(), bpe_->plan.description, eod_, digest));
-}
-
-std::uint32_t ByteBpeTokenizer::choose_eod(const std::string& wanted) const
-{
-    if (!wanted.empty())
-    {
-        const std::optional<std::uint32_t> id = special_id(wanted);
-        VALIDATE(id, ConfigError, "{}: '{}' cannot end a document (it is no added token of this tokenizer)", path_,
-                 wanted);
-        return *id;
-    }
-    for (const char* candidate : eod_names)
-    {
-        if (const std::optional<std::uint32_t> id = special_id(candidate)) { return *id; }
-    }
-    throw ConfigError(fmt::format(
-        "{}: no added token is known to end a document (<|endoftext|>, <|end_of_text|>, </s> and the like). name "
-        "the one to use as eod",
-        path_));
+    fingerprint_ = sha256_hex(fmt::format("plimsoll byte-level bpe, version 1\nunicode {}\n{}\n{}", unicode_version(),
+                                          bpe_->plan.description, digest));
 }
 
 std::optional<std::uint32_t> ByteBpeTokenizer::special_id(std::string_view content) const

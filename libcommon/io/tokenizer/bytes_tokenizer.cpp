@@ -21,10 +21,10 @@ class BytesEncoder final : public TokenEncoder
 class BytesTokenizer final : public Tokenizer
 {
   public:
+    BytesTokenizer() { eod_ = 256; }
     std::string name() const override { return "bytes"; }
     std::string description() const override { return "a byte is its own id"; }
     std::int64_t vocab() const override { return 257; }
-    std::uint32_t eod() const override { return 256; }
     std::string fingerprint() const override
     {
         return sha256_hex("plimsoll tokenizer bytes, version 1: id = byte, end of document 256, vocabulary 257");

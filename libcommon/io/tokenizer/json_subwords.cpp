@@ -258,7 +258,7 @@ class JsonSubwordEncoder final : public TokenEncoder
     void encode(std::string_view text, std::vector<std::uint32_t>& ids) override
     {
         std::vector<AddedPart> parts;
-        count_specials(definition_.raw.split(text, as_text(), parts));
+        counts_.special_in_text += definition_.raw.split(text, definition_.special_in_text, parts);
         for (const AddedPart& part : parts)
         {
             if (part.id >= 0) { ids.push_back(static_cast<std::uint32_t>(part.id)); }
@@ -267,21 +267,12 @@ class JsonSubwordEncoder final : public TokenEncoder
     }
 
   private:
-    bool as_text() const { return definition_.special_in_text != SpecialInText::match; }
-
-    void count_specials(std::int64_t num)
-    {
-        counts_.special_in_text += num;
-        VALIDATE(num == 0 || definition_.special_in_text != SpecialInText::error, FormatError,
-                 "{} special tokens in the text. --special-in-text text encodes them as text", num);
-    }
-
     void encode_part(std::string_view text, bool first, std::vector<std::uint32_t>& ids)
     {
         std::string part(text), buffer;
         definition_.normalize(part, buffer);
         std::vector<AddedPart> parts;
-        count_specials(definition_.normalized.split(part, as_text(), parts));
+        counts_.special_in_text += definition_.normalized.split(part, definition_.special_in_text, parts);
         for (const AddedPart& inner : parts)
         {
             if (inner.id >= 0) { ids.push_back(static_cast<std::uint32_t>(inner.id)); }
@@ -325,7 +316,6 @@ class JsonSubwordTokenizer final : public Tokenizer
                                                                      : "bpe over characters";
     }
     std::int64_t vocab() const override { return static_cast<std::int64_t>(texts_.size()); }
-    std::uint32_t eod() const override { return eod_; }
     std::string fingerprint() const override { return fingerprint_; }
     std::unique_ptr<TokenEncoder> make_encoder() const override
     {
@@ -343,7 +333,6 @@ class JsonSubwordTokenizer final : public Tokenizer
 
   private:
     void add_tokens(const TokenizerJson& json);
-    void find_eod(const std::string& wanted, const std::string& path);
 
     JsonDefinition definition_;
     std::string name_, fingerprint_;
@@ -351,7 +340,6 @@ class JsonSubwordTokenizer final : public Tokenizer
     std::vector<std::string> texts_;   ///< by id; of specials empty
     std::vector<std::int16_t> bytes_;  ///< by id; -1: not a byte token
     bool strip_space_ = false;
-    std::uint32_t eod_ = 0;
 };
 
 JsonSubwordTokenizer::JsonSubwordTokenizer(const TokenizerJson& json, const TokenizerOptions& options)
@@ -364,13 +352,11 @@ JsonSubwordTokenizer::JsonSubwordTokenizer(const TokenizerJson& json, const Toke
     definition_.model = json.model.type == "BPE" ? bpe_of_json(json) : unigram_of_json(json);
     definition_.special_in_text = options.special_in_text;
     add_tokens(json);
-    find_eod(options.eod, json.path);
+    choose_eod(options.eod, usual_document_ends());
     const std::string decoder = json.decoder.dump();
     strip_space_ = decoder.find("\"Strip\"") != std::string::npos ||
                    (definition_.space.active && definition_.space.prepend != JsonMetaspace::Prepend::never);
-    fingerprint_ =
-        sha256_hex(fmt::format("plimsoll tokenizer json subwords, version 1: {}, special {}, eod {}", json.sha256,
-                               options.special_in_text == SpecialInText::match ? "match" : "text", eod_));
+    fingerprint_ = sha256_hex(fmt::format("plimsoll tokenizer json subwords, version 1: {}", json.sha256));
 }
 
 void JsonSubwordTokenizer::add_tokens(const TokenizerJson& json)
@@ -406,22 +392,6 @@ void JsonSubwordTokenizer::add_tokens(const TokenizerJson& json)
     {
         bytes_[definition_.model.byte_ids[static_cast<std::size_t>(byte)]] = byte;
     }
-}
-
-void JsonSubwordTokenizer::find_eod(const std::string& wanted, const std::string& path)
-{
-    const std::vector<std::string> names =
-        wanted.empty() ? std::vector<std::string>{"</s>", "<eos>", "<|endoftext|>"} : std::vector<std::string>{wanted};
-    for (const std::string& name : names)
-    {
-        if (const auto id = special_id(name))
-        {
-            eod_ = *id;
-            return;
-        }
-    }
-    throw ConfigError(
-        fmt::format("{} has no added token '{}' to end documents with. name one of its added tokens", path, names[0]));
 }
 
 std::string JsonSubwordTokenizer::decode(const std::uint32_t* ids, std::int64_t num) const

@@ -1,10 +1,12 @@
 #include "io/tokenizer/sentencepiece_tokenizer.hpp"
 
+#include <unordered_map>
+
 #include "base/digest.hpp"
 #include "base/error.hpp"
 #include "io/file.hpp"
+#include "io/tokenizer/added_tokens.hpp"
 #include "io/tokenizer/sentencepiece_normalizer.hpp"
-#include "io/tokenizer/special_matcher.hpp"
 
 namespace plimsoll
 {
@@ -20,7 +22,7 @@ struct SpmDefinition
     SentencepieceModel model;
     SubwordModel subwords;
     DoubleArray user_defined;
-    SpecialMatcher specials;
+    AddedTokenMatcher specials;
     SpecialInText special_in_text = SpecialInText::text;
     std::string name;
 };
@@ -37,22 +39,13 @@ class SpmEncoder final : public TokenEncoder
 
     void encode(std::string_view text, std::vector<std::uint32_t>& ids) override
     {
-        std::size_t start = 0;
-        for (std::size_t at = 0; at < text.size();)
+        parts_.clear();
+        counts_.special_in_text += definition_.specials.split(text, definition_.special_in_text, parts_);
+        for (const AddedPart& part : parts_)
         {
-            const SpecialMatcher::Found found = definition_.specials.find(text, at);
-            if (found.length == 0) { break; }
-            ++counts_.special_in_text;
-            at = found.position + found.length;
-            VALIDATE(definition_.special_in_text != SpecialInText::error, FormatError,
-                     "special token '{}' in the text (at byte {}). --special-in-text text encodes it as text",
-                     definition_.model.pieces[found.id].text, found.position);
-            if (definition_.special_in_text == SpecialInText::text) { continue; }
-            encode_text(text.substr(start, found.position - start), ids);
-            ids.push_back(found.id);
-            start = at;
+            if (part.id >= 0) { ids.push_back(static_cast<std::uint32_t>(part.id)); }
+            else { encode_text(part.text, ids); }
         }
-        encode_text(text.substr(start), ids);
     }
 
   private:
@@ -67,6 +60,7 @@ class SpmEncoder final : public TokenEncoder
     const SpmDefinition& definition_;
     SentencepieceNormalizer normalizer_;
     SubwordEncoder subwords_;
+    std::vector<AddedPart> parts_;
     std::string normalized_;
 };
 
@@ -78,7 +72,6 @@ class SpmTokenizer final : public Tokenizer
     std::string name() const override { return definition_.name; }
     std::string description() const override;
     std::int64_t vocab() const override { return static_cast<std::int64_t>(definition_.model.pieces.size()); }
-    std::uint32_t eod() const override { return eod_; }
     std::string fingerprint() const override { return fingerprint_; }
     std::unique_ptr<TokenEncoder> make_encoder() const override { return std::make_unique<SpmEncoder>(definition_); }
     std::optional<std::uint32_t> special_id(std::string_view content) const override;
@@ -88,7 +81,7 @@ class SpmTokenizer final : public Tokenizer
     void append_piece(std::uint32_t id, bool at_start, bool& space_dropped, std::string& text) const;
 
     SpmDefinition definition_;
-    std::uint32_t eod_ = 0;
+    std::unordered_map<std::string, std::uint32_t> special_ids_;  ///< control and user-defined pieces
     std::string fingerprint_;
 };
 
@@ -98,35 +91,28 @@ SpmTokenizer::SpmTokenizer(std::string_view bytes, const std::string& name, cons
     definition_.model = parse_sentencepiece_model(bytes, name);
     definition_.subwords = make_subword_model(definition_.model);
     definition_.special_in_text = options.special_in_text;
-    std::vector<std::pair<std::string_view, std::int32_t>> user_defined, specials;
-    const std::string& wanted = options.eod.empty() ? definition_.model.eos_piece : options.eod;
-    bool found = false;
+    std::vector<std::pair<std::string_view, std::int32_t>> user_defined;
+    std::vector<AddedToken> specials;
     for (std::uint32_t id = 0; id < definition_.model.pieces.size(); ++id)
     {
         const SentencePiece& piece = definition_.model.pieces[id];
-        if (piece.type == SentencePiece::Type::user_defined)
+        const bool is_control = piece.type == SentencePiece::Type::control;
+        if (!is_control && piece.type != SentencePiece::Type::user_defined) { continue; }
+        special_ids_.emplace(piece.text, id);
+        if (is_control)
         {
-            user_defined.emplace_back(piece.text, static_cast<std::int32_t>(id));
+            AddedToken token;
+            token.content = piece.text;
+            token.id = id;
+            token.special = true;
+            specials.push_back(std::move(token));
         }
-        if (piece.type == SentencePiece::Type::control)
-        {
-            specials.emplace_back(piece.text, static_cast<std::int32_t>(id));
-        }
-        const bool ends = piece.type == SentencePiece::Type::control || piece.type == SentencePiece::Type::user_defined;
-        if (ends && piece.text == wanted)
-        {
-            eod_ = id;
-            found = true;
-        }
+        else { user_defined.emplace_back(piece.text, static_cast<std::int32_t>(id)); }
     }
-    VALIDATE(found, ConfigError,
-             "{} has no token '{}' to end documents with. name one of its control or user-defined pieces", name,
-             wanted);
     definition_.user_defined = DoubleArray(std::move(user_defined));
-    definition_.specials = SpecialMatcher(std::move(specials));
-    fingerprint_ =
-        sha256_hex(fmt::format("plimsoll tokenizer sentencepiece, version 1: {}, special {}, eod {}", sha256_hex(bytes),
-                               options.special_in_text == SpecialInText::match ? "match" : "text", eod_));
+    definition_.specials = AddedTokenMatcher(std::move(specials));
+    choose_eod(options.eod, {definition_.model.eos_piece});
+    fingerprint_ = sha256_hex(fmt::format("plimsoll tokenizer sentencepiece, version 1: {}", sha256_hex(bytes)));
 }
 
 std::string SpmTokenizer::description() const
@@ -138,9 +124,9 @@ std::string SpmTokenizer::description() const
 
 std::optional<std::uint32_t> SpmTokenizer::special_id(std::string_view content) const
 {
-    const SpecialMatcher::Found found = definition_.specials.find(content, 0);
-    if (found.length != content.size() || content.empty()) { return std::nullopt; }
-    return found.id;
+    const auto found = special_ids_.find(std::string(content));
+    if (found == special_ids_.end()) { return std::nullopt; }
+    return found->second;
 }
 
 void SpmTokenizer::append_piece(std::uint32_t id, bool at_start, bool& space_dropped, std::string& text) const

@@ -44,6 +44,42 @@ std::unique_ptr<Tokenizer> make_from_json(const std::string& path, const Tokeniz
 
 }  // namespace
 
+std::uint32_t Tokenizer::eod() const
+{
+    VALIDATE(eod_, ConfigError,
+             "tokenizer '{}' has no token that is known to end a document (<|endoftext|>, </s>, <eos> and the like). "
+             "name one with --eod",
+             name());
+    return *eod_;
+}
+
+void Tokenizer::choose_eod(const std::string& wanted, const std::vector<std::string>& usual)
+{
+    if (!wanted.empty())
+    {
+        eod_ = special_id(wanted);
+        VALIDATE(eod_, ConfigError,
+                 "tokenizer '{}' has no special token '{}' to end a document with. name another with --eod", name(),
+                 wanted);
+    }
+    for (std::size_t i = 0; i < usual.size() && !eod_; ++i) { eod_ = special_id(usual[i]); }
+}
+
+const std::vector<std::string>& usual_document_ends()
+{
+    static const std::vector<std::string> names =
+        {"<|endoftext|>",
+         "<|end_of_text|>",
+         std::string("<\xEF\xBD\x9C") + "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
+         "</s>",
+         "<|im_end|>",
+         "<eos>",
+         "<|eos|>",
+         "[EOS]",
+         "<|eot_id|>"};
+    return names;
+}
+
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& kind, const TokenizerOptions& options)
 {
     if (kind == "bytes")
@@ -56,15 +92,18 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& kind, const Tokeniz
     const bool is_ranks = ends_with(path, ".tiktoken");
     VALIDATE(pattern.empty() || !ends_with(path, ".json"), ConfigError,
              "tokenizer '{}' has its pattern in the file. leave out :pattern={}", path, pattern);
-    VALIDATE(path_exists(path) || std::none_of(known_endings.begin(), known_endings.end(), [&path = path](std::string_view end) { return ends_with(path, end); }),
-             ConfigError, "cannot read tokenizer '{}' (no such file). give the path of a .json, .tiktoken or .model file", path);
+    VALIDATE(path_exists(path) || std::none_of(known_endings.begin(), known_endings.end(),
+                                               [&path = path](std::string_view end) { return ends_with(path, end); }),
+             ConfigError,
+             "cannot read tokenizer '{}' (no such file). give the path of a .json, .tiktoken or .model file", path);
     if (ends_with(path, ".json")) { return make_from_json(path, options); }
     if (is_ranks) { return make_rank_bpe(path, read_rank_file(path), pattern, options); }
     if (ends_with(path, ".model"))
     {
         const std::string text = read_text_file(path);
         if (looks_like_rank_file(text)) { return make_rank_bpe(path, parse_rank_file(path, text), pattern, options); }
-        VALIDATE(pattern.empty(), ConfigError, "tokenizer '{}' is a sentencepiece model, which has no pattern. leave out :pattern={}", path, pattern);
+        VALIDATE(pattern.empty(), ConfigError,
+                 "tokenizer '{}' is a sentencepiece model, which has no pattern. leave out :pattern={}", path, pattern);
         return read_sentencepiece_model(path, options);
     }
     throw ConfigError(

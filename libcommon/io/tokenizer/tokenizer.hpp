@@ -62,15 +62,26 @@ class Tokenizer
     virtual std::string description() const = 0;
     /// Number of ids, specials included: the highest one + 1.
     virtual std::int64_t vocab() const = 0;
-    virtual std::uint32_t eod() const = 0;
-    /// sha256 over everything that decides the ids.
+    /// Id of the token that ends a document. @throws ConfigError where none was named and none is known to do so
+    std::uint32_t eod() const;
+    /// sha256 over what the ids mean: the definition, not how a corpus uses it (TokenizerOptions).
     virtual std::string fingerprint() const = 0;
     virtual std::unique_ptr<TokenEncoder> make_encoder() const = 0;
     /// Id of a special or added token by its content, "<|im_start|>"; of an ordinary one nothing.
     virtual std::optional<std::uint32_t> special_id(std::string_view content) const = 0;
     /// Bytes of the ids; specials as nothing. Ids without a token (gaps of the vocabulary) as nothing.
     virtual std::string decode(const std::uint32_t* ids, std::int64_t num) const = 0;
+
+  protected:
+    /// The special token `wanted`; empty: the first of `usual` that there is, or none.
+    /// @throws ConfigError when `wanted` is no special token
+    void choose_eod(const std::string& wanted, const std::vector<std::string>& usual);
+
+    std::optional<std::uint32_t> eod_;
 };
+
+/// Contents that end documents in the tokenizers of the field, the more specific before.
+const std::vector<std::string>& usual_document_ends();
 
 /// "bytes": id = byte, 256 = end of document; else a file, by its ending (tokenizer.json, x.tiktoken, x.model).
 /// @throws ConfigError for a kind that is not known, IoError and FormatError for a file that cannot be used

@@ -217,7 +217,7 @@ TEST(ByteBpe, ReadsMergesInBothFormsAndSaysWhatItCannotDo)
     TokenizerOptions options;
     options.eod = "</s>";
     EXPECT_EQ(testing::message_of([&] { make_tokenizer(folder / "t.json", options); }),
-              (folder / "t.json") + ": '</s>' cannot end a document (it is no added token of this tokenizer)");
+              "tokenizer 't.json' has no special token '</s>' to end a document with. name another with --eod");
     options = {};
     options.special_in_text = SpecialInText::error;
     std::vector<std::uint32_t> ids;

@@ -13,10 +13,10 @@ namespace
 class MarkedTokenizer final : public Tokenizer
 {
   public:
+    MarkedTokenizer() { eod_ = 256; }
     std::string name() const override { return "marked"; }
     std::string description() const override { return ""; }
     std::int64_t vocab() const override { return 258; }
-    std::uint32_t eod() const override { return 256; }
     std::string fingerprint() const override { return ""; }
     std::unique_ptr<TokenEncoder> make_encoder() const override { return bytes_->make_encoder(); }
     std::optional<std::uint32_t> special_id(std::string_view content) const override

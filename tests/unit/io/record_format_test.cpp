@@ -52,12 +52,11 @@ using RecordWords = std::vector<std::string>;
 class WordTokenizer : public Tokenizer
 {
   public:
-    explicit WordTokenizer(std::vector<std::string> words) : words_(std::move(words)) {}
+    explicit WordTokenizer(std::vector<std::string> words) : words_(std::move(words)) { eod_ = 0; }
 
     std::string name() const override { return "words"; }
     std::string description() const override { return "words"; }
     std::int64_t vocab() const override { return 256 + static_cast<std::int64_t>(words_.size()); }
-    std::uint32_t eod() const override { return 0; }
     std::string fingerprint() const override { return "f"; }
     std::unique_ptr<TokenEncoder> make_encoder() const override;
     std::optional<std::uint32_t> special_id(std::string_view content) const override

@@ -137,7 +137,7 @@ TEST(Sentencepiece, TheTokenThatEndsADocumentMustBeThere)
     options.eod = "a";
     expect_error<ConfigError>(
         [&] { make_sentencepiece_model(model, "x.model", options); },
-        "x.model has no token 'a' to end documents with. name one of its control or user-defined pieces");
+        "tokenizer 'x.model' has no special token 'a' to end a document with. name another with --eod");
 }
 
 TEST(Sentencepiece, SpecialTokensInTextFollowThePolicy)
@@ -150,7 +150,7 @@ TEST(Sentencepiece, SpecialTokensInTextFollowThePolicy)
     const auto refusing = make_sentencepiece_model(model, "x.model", options);
     expect_error<FormatError>(
         [&] { spm_ids(*refusing, "a</s>a"); },
-        "special token '</s>' in the text (at byte 1). --special-in-text text encodes it as text");
+        "the text of special token '</s>' stands in the document");
 }
 
 TEST(DoubleArray, FindsWhatASortedListFinds)
