@@ -7,6 +7,7 @@
 #include <iostream>
 #include <thread>
 
+#include "base/cores.hpp"
 #include "base/output_folder.hpp"
 #include "base/run_tool.hpp"
 #include "base/text_file.hpp"
