@@ -1,7 +1,8 @@
 """Byte-level BPE against HF `tokenizers` and `tiktoken`: the same ids for any text.
 
-Vocabularies are learned here, from a small text, under each family's pattern. PLIMSOLL_TOKENIZER_CASES=1000000 is the long run,
-PLIMSOLL_TOKENIZER_CORPORA=DIR takes *.txt of a folder as further text, PLIMSOLL_TOKENIZER_RANKS=DIR real rank files.
+Five vocabularies of each family are learned here, from texts and to sizes of their own. PLIMSOLL_TOKENIZER_CASES=1000000 is the
+long run, PLIMSOLL_TOKENIZER_CORPORA=DIR takes *.txt of a folder as further text (all of it for the first vocabulary, a fifth for the
+others, which learn from it), PLIMSOLL_TOKENIZER_RANKS=DIR real rank files.
 """
 
 import os
@@ -20,30 +21,46 @@ HF_FAMILIES = ["gpt2", "gpt2-possessive", "gpt2-prefix", "cl100k", "o200k", "lla
                "megatron-v1", "digits", "whole", "cl100k-removed", "llama3-ignore-merges", "o200k-ignore-merges", "small-alphabet"]
 RANK_FAMILIES = ["gpt2", "cl100k", "o200k", "llama3"]
 SHARE = max(1, NUM_CASES // (len(HF_FAMILIES) + len(RANK_FAMILIES)))
+VOCABULARIES = ["mixed-1500", "prose-400", "code-700", "languages-900", "mixed-4000"]
+
+
+class LearningText(dict):
+    """By kind: prose, code, languages, mixed."""
+
+    def of(self, vocabulary):
+        return self[vocabulary.split("-")[0]]
 
 
 @pytest.fixture(scope="session")
 def text(source_dir):
-    parts = [cases.TEXT]
-    for path in sorted((source_dir / "docs").glob("*.md"))[:6] + sorted((source_dir / "libcommon/base").glob("*.cpp"))[:10]:
-        parts.append(path.read_text())
-    return parts
+    prose = [path.read_text() for path in sorted((source_dir / "docs").glob("*.md"))[:6]]
+    code = [path.read_text() for path in sorted((source_dir / "libcommon/base").glob("*.cpp"))[:10]]
+    texts = LearningText(prose=prose, code=code, languages=[cases.TEXT], mixed=[cases.TEXT, *prose, *code])
+    if CORPORA:
+        texts["languages"] = [cases.TEXT, *corpus_documents(100)]
+        texts["mixed"] += corpus_documents(50)
+    return texts
 
 
-def train(family, text, vocab_size=1500):
+def train(family, text, vocabulary="mixed-1500"):
     base = family.removesuffix("-nfc").removesuffix("-ignore-merges")
+    vocab_size = int(vocabulary.split("-")[1]) * (10 if CORPORA and vocabulary != VOCABULARIES[0] else 1)
     if family == "small-alphabet":
-        return cases.train("gpt2", ["the quick brown fox jumps over the lazy dog " * 3], 60, alphabet=False)
+        words = " ".join(text.of(vocabulary))
+        words = "".join(c for c in words if c.isascii())[:vocab_size]
+        return cases.train("gpt2", ["the quick brown fox jumps over the lazy dog " * 3, words], 60 + vocab_size // 10, alphabet=False)
     normalizer = normalizers.NFC() if family.endswith("-nfc") or family == "qwen3.5" else None
-    return cases.train(base, text, vocab_size, normalizer, ignore_merges=family.endswith("ignore-merges"))
+    return cases.train(base, text.of(vocabulary), vocab_size, normalizer, ignore_merges=family.endswith("ignore-merges"))
 
 
-def corpus_documents():
-    """Documents of the long run's corpora, cut at empty lines into some 20 kB."""
+def corpus_documents(part=1):
+    """Documents of some 20 kB of the long run's corpora; of each `part` of them the first."""
+    documents = []
     for path in sorted(Path(CORPORA).glob("*.txt")) if CORPORA else []:
         limit = int(os.environ.get("PLIMSOLL_TOKENIZER_CORPUS_BYTES", "2000000"))
         data = path.read_bytes()[:limit].decode("utf-8", "ignore")
-        yield from (data[i:i + 20000] for i in range(0, len(data), 20000))
+        documents += [data[i:i + 20000] for i in range(0, len(data), 20000)]
+    return documents[::part]
 
 
 def compare(texts, wanted, found, note):
@@ -68,28 +85,29 @@ def compare_hf(tools, path, tokenizer, texts, note):
     compare(texts[some], hf_ids(tokenizer, texts[some]), cases.probe(tools, [path, "--special", "match"], data[some]), f"{note}, match")
 
 
+def texts_for(vocabulary, seed):
+    """This vocabulary's share of the cases and of the corpora."""
+    first = vocabulary == VOCABULARIES[0]
+    return cases.adversarial(SHARE // len(VOCABULARIES), f"{seed} {vocabulary}") + corpus_documents(1 if first else len(VOCABULARIES))
+
+
 @pytest.mark.parametrize("family", HF_FAMILIES)
 def test_tokenizer_json_gives_the_ids_of_hf_tokenizers(family, tools, tmp_path, text):
-    tokenizer = train(family, text)
-    path = tmp_path / "tokenizer.json"
-    tokenizer.save(str(path))
-    texts = cases.adversarial(SHARE, f"hf {family}")
-    compare_hf(tools, path, Tokenizer.from_file(str(path)), texts, family)
-    documents = list(corpus_documents())
-    if documents:
-        compare_hf(tools, path, Tokenizer.from_file(str(path)), documents, f"{family}, corpora")
+    for vocabulary in VOCABULARIES:
+        path = tmp_path / f"{vocabulary}.json"
+        train(family, text, vocabulary).save(str(path))
+        compare_hf(tools, path, Tokenizer.from_file(str(path)), texts_for(vocabulary, f"hf {family}"), f"{family}, {vocabulary}")
 
 
 @pytest.mark.parametrize("family", RANK_FAMILIES)
 def test_rank_files_give_the_ids_of_tiktoken(family, tools, tmp_path, text):
-    ranks = cases.ranks_of(train(family, text))
-    path = tmp_path / "own.tiktoken"
-    path.write_text(cases.rank_text(ranks))
-    specials = {"<|endoftext|>": len(ranks)}
     pattern = cases.PATTERNS["gpt2-possessive" if family == "gpt2" else family]
-    oracle = tiktoken.Encoding("own", pat_str=pattern, mergeable_ranks=ranks, special_tokens=specials)
-    texts = cases.adversarial(SHARE, f"tiktoken {family}")
-    compare_tiktoken(tools, f"{path}:pattern={family}", oracle, texts, family)
+    for vocabulary in VOCABULARIES:
+        ranks = cases.ranks_of(train(family, text, vocabulary))
+        path = tmp_path / f"{vocabulary}.tiktoken"
+        path.write_text(cases.rank_text(ranks))
+        oracle = tiktoken.Encoding("own", pat_str=pattern, mergeable_ranks=ranks, special_tokens={"<|endoftext|>": len(ranks)})
+        compare_tiktoken(tools, f"{path}:pattern={family}", oracle, texts_for(vocabulary, f"tiktoken {family}"), f"{family}, {vocabulary}")
 
 
 def compare_tiktoken(tools, kind, oracle, texts, note):
@@ -115,9 +133,7 @@ def test_real_rank_files_give_the_ids_of_tiktoken(name, tools):
                 "o200k_base": {"<|endoftext|>": 199999, "<|endofprompt|>": 200018}}[name]
     oracle = tiktoken.Encoding(name, pat_str=cases.PATTERNS[REAL[name]], mergeable_ranks=ranks, special_tokens=specials)
     compare_tiktoken(tools, path, oracle, cases.adversarial(SHARE, f"real {name}"), name)
-    documents = list(corpus_documents())
-    if documents:
-        compare_tiktoken(tools, path, oracle, documents, f"{name}, corpora")
+    compare_tiktoken(tools, path, oracle, corpus_documents(), f"{name}, corpora")
 
 
 ADDED = [
@@ -135,7 +151,7 @@ ADDED = [
 @pytest.mark.parametrize("row", range(len(ADDED)))
 @pytest.mark.parametrize("family", ["llama3", "qwen2-nfc", "gpt2-prefix"])
 def test_added_tokens_are_found_as_hf_finds_them(row, family, tools, tmp_path, text):
-    tokenizer = train(family, text, 600)
+    tokenizer = train(family, text, "mixed-600")
     tokenizer.add_tokens([t for t in ADDED[row] if not t.special])
     tokenizer.add_special_tokens([t for t in ADDED[row] if t.special])
     path = tmp_path / "tokenizer.json"
