@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <optional>
+#include <set>
 
 #include "base/error.hpp"
 #include "io/corpus.hpp"
@@ -16,8 +18,12 @@ namespace plimsoll
 void check_corpus_sets(const CorpusSet& train, const CorpusSet& validation, const CorpusReport& report, double share)
 {
     const std::int64_t written = train.documents + validation.documents;
-    VALIDATE(written > 0, UsageError, "no documents in {} input {} ({} empty, {} bad). nothing was written",
-             report.input_files, report.input_files == 1 ? "file" : "files", report.counts.empty, report.counts.bad);
+    const CorpusCounts& counts = report.counts;
+    std::string why = fmt::format("{} empty, {} bad", counts.empty, counts.bad);
+    if (counts.unlabelled > 0) { why += fmt::format(", {} without a trained token", counts.unlabelled); }
+    if (counts.dropped.total() > 0) { why += fmt::format(", {} dropped by filters", counts.dropped.total()); }
+    VALIDATE(written > 0, UsageError, "no documents in {} input {} ({}). nothing was written", report.input_files,
+             report.input_files == 1 ? "file" : "files", why);
     if (share <= 0) { return; }
     const char* hint = "choose another share, or cut the text into more documents (--document)";
     VALIDATE(validation.documents > 0, UsageError, "--validation {}% chose none of {} documents. {}", share * 100,
@@ -100,6 +106,17 @@ void check_belongs(const MergePart& first, const MergePart& other)
     }
 }
 
+/// Overlapping patterns would count a corpus twice without anybody noticing.
+void refuse_repeated(const std::vector<MergePart>& parts)
+{
+    std::set<std::string> seen;
+    for (const MergePart& part : parts)
+    {
+        VALIDATE(seen.insert(std::filesystem::canonical(part.path).string()).second, UsageError,
+                 "'{}' is named twice (its documents would be there twice). name it once", part.path);
+    }
+}
+
 /// Parts of one corpus in their order, all there.
 std::vector<MergePart> read_parts(const std::vector<std::string>& paths)
 {
@@ -114,7 +131,11 @@ std::vector<MergePart> read_parts(const std::vector<std::string>& paths)
     }
     VALIDATE(!parts.empty(), UsageError, "nothing to merge. name the directories of the parts");
     for (const MergePart& part : parts) { check_belongs(parts.front(), part); }
-    if (!parts.front().manifest.part) { return parts; }
+    if (!parts.front().manifest.part)
+    {
+        refuse_repeated(parts);
+        return parts;
+    }
     std::sort(parts.begin(), parts.end(), [](const MergePart& a, const MergePart& b) { return a.index < b.index; });
     const std::int64_t num = parts.front().manifest.part->num;
     for (std::int64_t i = 0; i < num; ++i)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 
 #define XXH_INLINE_ALL
@@ -77,6 +78,14 @@ std::vector<SplitReport> split_shards(const SplitOptions& options,
                                       const std::function<void(std::int64_t total, std::int64_t done)>& observer)
 {
     const CorpusManifest manifest = read_corpus_manifest(options.directory);
+    for (const SplitPart& part : options.parts)
+    {
+        // The parts take their places one after the other: a kill in between would lose the documents of the later ones.
+        std::error_code none;
+        VALIDATE(options.existing == CorpusOutput::Existing::refuse || !std::filesystem::equivalent(part.out, options.directory, none),
+                 UsageError,
+                 "--out names the shards that are split ('{}'). choose another directory", part.out);
+    }
     ShardDocuments train(shard_paths_of(manifest, options.directory, "train"));
     ShardDocuments validation(shard_paths_of(manifest, options.directory, "validation"));
     std::vector<double> ends;

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/units.hpp"
+#include "copy_shards.hpp"
 #include "documents.hpp"
 #include "io/dedup/dedup.hpp"
 #include "stoppable_progress.hpp"
@@ -99,8 +100,8 @@ Command dedup_command()
         dedup.unit = state->unit == "words" ? DedupOptions::Unit::words : DedupOptions::Unit::tokens;
         if (state->force) { dedup.existing = CorpusOutput::Existing::replace; }
         StoppableProgress progress("dedup");
-        const DedupReport report =
-            dedup_shards(dedup, [&](std::int64_t total, std::int64_t done) { progress.update(total, done); });
+        const auto observer = [&](std::int64_t total, std::int64_t done) { progress.update(total, done); };
+        const DedupReport report = copying_shards([&] { return dedup_shards(dedup, observer); });
         progress.finish();
         const std::string text = dedup_text(report, *state);
         std::fwrite(text.data(), 1, text.size(), stdout);

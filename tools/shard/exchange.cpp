@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/units.hpp"
+#include "copy_shards.hpp"
 #include "io/token_formats/convert.hpp"
 #include "report.hpp"
 #include "stoppable_progress.hpp"
@@ -139,8 +140,12 @@ Command export_command()
         state->to.directory = invocation.positionals[0];
         state->to.format = parse_token_format(state->format);
         if (state->drop_loss_mask) { state->to.loss_mask = ExportOptions::LossMask::drop; }
-        const auto sets = with_exchange_progress("export", [&](const ConvertObserver& observer)
-                                                 { return export_shards(state->to, observer); });
+        const auto sets = copying_shards(
+            [&]
+            {
+                return with_exchange_progress("export", [&](const ConvertObserver& observer)
+                                              { return export_shards(state->to, observer); });
+            });
         print_exchange(exported_text(sets, *state));
         return ExitCode::done;
     };
@@ -169,10 +174,12 @@ Command import_command()
             .required();
         options.add_text("", "tokenizer", from.tokenizer, "that the ids are of; gives vocabulary, end and text bytes");
         options.add_count("", "vocab", from.vocab, "ids are below this, where there is no tokenizer")
-            .shown_default("the tokenizer's");
+            .shown_default("the tokenizer's")
+            .range(0, 4294967296.0);
         options.add_count("", "eod", from.eod, "id that ends a document")
             .value_name("ID")
-            .shown_default("the tokenizer's");
+            .shown_default("the tokenizer's")
+            .range(-1, 4294967295.0);
         options.add_flag("", "append-eod", state->append_eod, "to documents that do not end with it");
         options
             .add_count("", "shard-tokens", from.shard_tokens, "a shard ends before the document that would exceed it")

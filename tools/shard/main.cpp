@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/run_tool.hpp"
@@ -60,6 +61,33 @@ void declare_records(OptionSet& options, Options& o)
     options.add_text("", "messages-field", records.messages_field, "field of a chat").value_name("NAME");
     options.add_text("", "prompt-field", records.prompt_field, "field of prompt-completion").value_name("NAME");
     options.add_text("", "completion-field", records.completion_field, "the same").value_name("NAME");
+}
+
+/// What would be passed over without a word is refused.
+void check_used_options(const OptionSet& options, const Options& o)
+{
+    const std::string& format = o.text.format;
+    for (const auto& row : {std::make_pair("template", "chat"), std::make_pair("messages-field", "chat"),
+                            std::make_pair("prompt-field", "prompt-completion"),
+                            std::make_pair("completion-field", "prompt-completion")})
+    {
+        VALIDATE(!options.is_set(row.first) || format == row.second, UsageError,
+                 "--{} is for --format {} alone (here it is {}). leave it out", row.first, row.second, format);
+    }
+    const bool records = format == "chat" || format == "prompt-completion" || format == "tokens";
+    VALIDATE(!records || !options.is_set("text-field"), UsageError,
+             "--text-field is for plain texts (--format {} has fields of its own). leave it out", format);
+    const DocumentFilterOptions& filter = o.corpus.filter;
+    VALIDATE(!records || !filter.any_of_text(), UsageError,
+             "limits of bytes, characters and lines are for plain texts (--format {} is none). use --min-tokens and --max-tokens",
+             format);
+    const auto check_order = [](const char* what, std::int64_t least, std::int64_t most)
+    {
+        VALIDATE(most == 0 || least <= most, UsageError, "--min-{0} {1} is above --max-{0} {2} (no document is both)", what,
+                 least, most);
+    };
+    check_order("bytes", filter.min_bytes, filter.max_bytes);
+    check_order("tokens", filter.min_tokens, filter.max_tokens);
 }
 
 void declare(OptionSet& options, Options& o)
@@ -128,6 +156,7 @@ void declare(OptionSet& options, Options& o)
     options.add_peer_hint("workers", "--threads N");
     options.add_peer_hint("processes", "--threads N");
     options.add_peer_hint("append-eod", "nothing to say: every document ends with its end-of-document token");
+    options.on_parsed([&options, &o] { check_used_options(options, o); });
 }
 
 void validate(Options& o)

@@ -17,6 +17,7 @@
 #include "comm/launch.hpp"
 #include "comm/rank_activity.hpp"
 #include "comm_mpi/run_with_mpi.hpp"
+#include "copy_shards.hpp"
 #include "io/corpus_output.hpp"
 #include "io/file.hpp"
 #include "io/tokenizer/tokenizer.hpp"
@@ -232,7 +233,7 @@ ExitCode run_merge(const MergeRun& run)
         parts.insert(parts.end(), found.begin(), found.end());
     }
     const auto existing = run.force ? CorpusOptions::Existing::replace : CorpusOptions::Existing::refuse;
-    const CorpusReport report = merge_parts(parts, run.out, existing);
+    const CorpusReport report = copying_shards([&] { return merge_parts(parts, run.out, existing); });
     print_report(run.json ? corpus_report_json(report, run.out, CorpusOptions::Mode::write)
                           : corpus_report_text(report, run.out, CorpusOptions::Mode::write));
     return ExitCode::done;

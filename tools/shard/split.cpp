@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/units.hpp"
+#include "copy_shards.hpp"
 #include "documents.hpp"
 #include "io/shard_split.hpp"
 #include "stoppable_progress.hpp"
@@ -29,9 +30,14 @@ SplitPart parse_split_part(const std::string& word)
     VALIDATE(percent, UsageError, "--out '{}' is not a directory with its share. write it like train=90%", word);
     SplitPart part;
     part.out = word.substr(0, equals);
-    part.share = parse_number(word.substr(equals + 1, word.size() - equals - 2)) / 100;
+    part.share = with_context("--out", [&] { return parse_number(word.substr(equals + 1, word.size() - equals - 2)) / 100; });
     VALIDATE(part.share > 0, UsageError, "--out '{}' is not a share above 0%", word);
     return part;
+}
+
+bool is_inside(const std::string& path, const std::string& directory)
+{
+    return (resolve_path(path, ".") + "/").rfind(resolve_path(directory, ".") + "/", 0) == 0;
 }
 
 void set_split_parts(SplitState& o)
@@ -43,8 +49,12 @@ void set_split_parts(SplitState& o)
         sum += o.split.parts.back().share;
         for (std::size_t i = 0; i + 1 < o.split.parts.size(); ++i)
         {
-            VALIDATE(o.split.parts[i].out != o.split.parts.back().out, UsageError, "--out names '{}' twice",
-                     o.split.parts.back().out);
+            const std::string& one = o.split.parts[i].out;
+            const std::string& other = o.split.parts.back().out;
+            VALIDATE(resolve_path(one, ".") != resolve_path(other, "."), UsageError, "--out names '{}' twice", other);
+            VALIDATE(!is_inside(one, other) && !is_inside(other, one), UsageError,
+                     "--out '{}' and '{}' lie one in the other (each is made and replaced whole). choose directories side by side",
+                     one, other);
         }
     }
     VALIDATE(std::abs(sum - 1) < 1e-9, UsageError, "the shares of --out add up to {}%, not 100%",
@@ -103,8 +113,8 @@ Command split_command()
         state->split.directory = invocation.positionals[0];
         if (state->force) { state->split.existing = CorpusOutput::Existing::replace; }
         StoppableProgress progress("split");
-        const auto reports =
-            split_shards(state->split, [&](std::int64_t total, std::int64_t done) { progress.update(total, done); });
+        const auto observer = [&](std::int64_t total, std::int64_t done) { progress.update(total, done); };
+        const auto reports = copying_shards([&] { return split_shards(state->split, observer); });
         progress.finish();
         const std::string text = split_text(reports, state->json);
         std::fwrite(text.data(), 1, text.size(), stdout);

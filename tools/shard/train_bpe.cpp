@@ -143,7 +143,11 @@ ExitCode run_train_bpe(const TrainBpeState& state)
                                                 progress.update(now.total, now.done);
                                             });
     progress.finish();
-    if (!state.dry_run) { write_file_atomically(state.out, report.json); }
+    if (!state.dry_run)
+    {
+        make_directories(parent_of(state.out));
+        write_file_atomically(state.out, report.json);
+    }
     const std::string text = state.json ? report_json(report, state) : report_text(report, state);
     std::fwrite(text.data(), 1, text.size(), stdout);
     return ExitCode::done;

@@ -115,6 +115,34 @@ void read_llmc(const std::vector<std::string>& paths, const std::function<void(s
     }
 }
 
+/// A file that the user named and that cannot be opened is his to mend.
+template<class Body>
+auto opening_named(const Body& body)
+{
+    try
+    {
+        return body();
+    }
+    catch (IoError& error)
+    {
+        error.set_exit_code(ExitCode::usage);
+        throw;
+    }
+}
+
+std::unique_ptr<DocumentReader> open_all(TokenFormat format, const std::vector<std::string>& all, const TokenReadOptions& options)
+{
+    if (format == TokenFormat::llmc) { return std::make_unique<LlmcDocuments>(all, options.eod); }
+    if (format == TokenFormat::datatrove) { return std::make_unique<DatatroveDocuments>(all); }
+    std::vector<std::unique_ptr<DocumentReader>> readers;
+    for (const std::string& path : all)
+    {
+        if (format == TokenFormat::mds) { readers.push_back(std::make_unique<MdsDocuments>(path, options.mds)); }
+        else { readers.push_back(std::make_unique<MegatronDocuments>(path)); }
+    }
+    return std::make_unique<ChainedDocuments>(std::move(readers));
+}
+
 }  // namespace
 
 const char* token_format_name(TokenFormat format)
@@ -176,18 +204,13 @@ std::unique_ptr<DocumentReader> open_token_files(TokenFormat format, const std::
     {
         for (std::string& found : token_paths(format, path)) { all.push_back(std::move(found)); }
     }
-    if (format == TokenFormat::llmc) { return std::make_unique<LlmcDocuments>(all, options.eod); }
-    if (format == TokenFormat::datatrove) { return std::make_unique<DatatroveDocuments>(all); }
-    std::vector<std::unique_ptr<DocumentReader>> readers;
-    for (const std::string& path : all)
-    {
-        if (format == TokenFormat::mds) { readers.push_back(std::make_unique<MdsDocuments>(path, options.mds)); }
-        else { readers.push_back(std::make_unique<MegatronDocuments>(path)); }
-    }
-    return std::make_unique<ChainedDocuments>(std::move(readers));
+    return opening_named([&] { return open_all(format, all, options); });
 }
 
-TokenFilesInfo token_files_info(TokenFormat format, const std::string& path)
+namespace
+{
+
+TokenFilesInfo describe_files(TokenFormat format, const std::string& path)
 {
     TokenFilesInfo info;
     info.format = format;
@@ -215,6 +238,13 @@ TokenFilesInfo token_files_info(TokenFormat format, const std::string& path)
         ++info.num_files;
     }
     return info;
+}
+
+}  // namespace
+
+TokenFilesInfo token_files_info(TokenFormat format, const std::string& path)
+{
+    return opening_named([&] { return describe_files(format, path); });
 }
 
 TokenFilesInfo verify_token_files(TokenFormat format, const std::string& path,

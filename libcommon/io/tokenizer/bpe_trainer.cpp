@@ -240,6 +240,7 @@ void check_bpe_options(const BpeTrainerOptions& options)
     std::set<std::string> seen;
     for (const std::string& special : options.special_tokens)
     {
+        VALIDATE(!special.empty(), UsageError, "a special token is empty. give each of --special a text");
         VALIDATE(special.size() > 1, UsageError, "special token '{}' is a single byte. choose a longer one", special);
         VALIDATE(seen.insert(special).second, UsageError, "special token '{}' is given twice", special);
     }

@@ -96,6 +96,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& kind, const Tokeniz
                                                [&path = path](std::string_view end) { return ends_with(path, end); }),
              ConfigError,
              "cannot read tokenizer '{}' (no such file). give the path of a .json, .tiktoken or .model file", path);
+    VALIDATE(!is_directory(path), ConfigError, "cannot read tokenizer '{}' (a directory). name the file in it", path);
     if (ends_with(path, ".json")) { return make_from_json(path, options); }
     if (is_ranks) { return make_rank_bpe(path, read_rank_file(path), pattern, options); }
     if (ends_with(path, ".model"))
