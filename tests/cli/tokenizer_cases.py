@@ -5,6 +5,7 @@ import json
 import random
 import struct
 import subprocess
+import unicodedata
 
 import tokenizers
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
@@ -32,6 +33,8 @@ PATTERNS = {
     "megatron-v1": r"[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
     # No family: PCRE2 does these.
     "own": r"\p{Lu}?\p{Ll}+|\p{N}{2}|\s+|[^\s\p{L}\p{N}]{1,4}",
+    "own-empty": r"\p{L}*|\d+?",
+    "own-lines": r"^\p{L}+|\p{L}+$|\d+(?=\s|$)|\s+\z|\s+(?!\S)|\A.|(?<=\n)[^\n]{3}",
 }
 
 SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
@@ -86,6 +89,11 @@ def random_char(rng):
         c = rng.choice([rng.randrange(0x80), rng.randrange(0x800), rng.randrange(0x10000), rng.randrange(0x20000), rng.randrange(0x110000)])
         if not 0xD800 <= c < 0xE000:
             return chr(c)
+
+
+def newer_than_pcre2(text):
+    """Whether PCRE2's tables (Unicode 14 in Debian 12, as this Python's) may not know a character, or know it as another kind."""
+    return any(c == "\u180e" or unicodedata.category(c) == "Cn" for c in text)
 
 
 def adversarial(num, seed):

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "base/error.hpp"
+#include "io/tokenizer/regex_dialect.hpp"
 
 namespace plimsoll
 {
@@ -70,8 +71,9 @@ SplitStage split_stage(const Json& part)
         stage.rules = *rules;
         return stage;
     }
-    VALIDATE(is_text || stage.pattern_text.find("}+") == std::string::npos, FormatError,
-             "split pattern '{}' is not supported ('}}+' means another thing to each engine)", stage.pattern_text);
+    const std::string foreign = is_text ? "" : foreign_construct(stage.pattern_text);
+    VALIDATE(foreign.empty(), FormatError, "split pattern '{}' is not supported ('{}' means another thing to each engine)",
+             stage.pattern_text, foreign);
     stage.kind = SplitStage::Kind::regex;
     stage.pattern = std::make_shared<const RegexPattern>(stage.pattern_text, is_text);
     return stage;
