@@ -135,9 +135,15 @@ std::string corpus_report_text(const CorpusReport& report, const std::string& ou
         text += fmt::format("   special-in-text {} ({})", format_grouped(report.counts.special_in_text),
                             special_fate(report.special_in_text));
     }
-    text += fmt::format("\ntokens     {}   {:.2f} bytes/token   longest document {}\n",
+    text += fmt::format("\ntokens     {}   {:.2f} bytes/token   longest document {}",
                         format_grouped(report.train.tokens + report.validation.tokens), bytes_per_token(report),
                         format_grouped(report.counts.longest));
+    if (report.counts.unknown > 0) { text += fmt::format("   unknown {}", format_grouped(report.counts.unknown)); }
+    if (report.counts.byte_fallback > 0)
+    {
+        text += fmt::format("   bytes of unknown characters {}", format_grouped(report.counts.byte_fallback));
+    }
+    text += "\n";
     text += lengths_line(report);
     if (report.validation.documents > 0)
     {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <numeric>
 #include <set>
@@ -137,6 +138,19 @@ TEST_F(DataScale, TenTrillionTokensOverAThousandEpochsStayIn64Bits)
     EXPECT_NE(testing::message_of([&] { source.read(num * each - 2, 1, &token, nullptr); }).find("/99.h5: "), std::string::npos);
     EXPECT_NE(testing::message_of([&] { source.read(41 * each, 1, &token, nullptr); }).find("/41.h5: "), std::string::npos);
     EXPECT_NE(testing::message_of([&] { source.read(41 * each - 1, 1, &token, nullptr); }).find("/40.h5: "), std::string::npos);
+}
+
+TEST_F(DataScale, AThousandShardsOfAMillionDocumentsStartInLessThanASecond)
+{
+    // data.md 7.4 (viii): the start reads the manifest and opens no shard; tests/bench/many_shards.py measures the whole tool.
+    const std::vector<std::string> paths = claim(1000, 1'000'000'000);
+    const auto start = std::chrono::steady_clock::now();
+    const TokenSource source(paths);
+    const TokenOrder order(source, 4096, 1);
+    EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 1.0);
+    EXPECT_EQ(source.num_open(), 0u);
+    EXPECT_EQ(source.shards()[999].num_documents, 1'000'000);
+    EXPECT_EQ(order.num_samples(), (1000ll * 1'000'000'000 - 1) / 4096);
 }
 
 TEST_F(DataScale, KilledAtEveryStepTheTokensAreThoseOfAnUndisturbedRun)
