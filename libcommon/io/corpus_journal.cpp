@@ -8,6 +8,8 @@
 
 #include "base/error.hpp"
 #include "io/file.hpp"
+#include "io/json_text.hpp"
+#include "io/utf8.hpp"
 
 namespace plimsoll
 {
@@ -82,6 +84,14 @@ CorpusRunState run_state_of(const Json& json)
     return state;
 }
 
+/// A path as the journal can hold it.
+std::string journal_path(const std::string& path)
+{
+    std::string text;
+    replace_invalid_utf8(path, text);
+    return text;
+}
+
 Json json_of(const CorpusRunIdentity& identity)
 {
     Json json;
@@ -90,7 +100,7 @@ Json json_of(const CorpusRunIdentity& identity)
     json["inputs"] = Json::array();
     for (const InputFile& file : identity.inputs)
     {
-        json["inputs"].push_back({file.path, file.bytes, file.modified_ns});
+        json["inputs"].push_back({journal_path(file.path), file.bytes, file.modified_ns});
     }
     return json;
 }
@@ -207,7 +217,7 @@ void check_same_run(const CorpusRunIdentity& then, const CorpusRunIdentity& now,
     {
         const InputFile& before = then.inputs[i];
         const InputFile& after = now.inputs[i];
-        if (before.path != after.path)
+        if (before.path != journal_path(after.path))
         {
             refuse(fmt::format("input {} was '{}', is '{}'", i + 1, before.path, after.path));
         }
@@ -226,7 +236,7 @@ CorpusJournal::CorpusJournal(const std::string& path, std::int64_t bytes, const 
     if (::ftruncate(file_.descriptor(), bytes) != 0) { throw_io_error("shorten", path, errno); }
     Json row;
     row["run"] = json_of(identity);
-    append(row.dump());
+    append(json_text(row, -1));
 }
 
 void CorpusJournal::add_shard(const CorpusShard& shard) { append("{\"shard\":" + corpus_shard_json(shard) + "}"); }
@@ -237,7 +247,7 @@ void CorpusJournal::add_state(const CorpusRunState& state, TokenShardWriter::Dur
     row["durable"] = durable == TokenShardWriter::Durable::yes;
     row["state"] = json_of(state);
     crash_point("corpus_journal");
-    append(row.dump());
+    append(json_text(row, -1));
     if (durable == TokenShardWriter::Durable::yes) { file_.sync(); }
     crash_point("corpus_journaled");
 }

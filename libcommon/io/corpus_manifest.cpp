@@ -6,6 +6,7 @@
 #include "base/digest.hpp"
 #include "base/error.hpp"
 #include "io/file.hpp"
+#include "io/json_text.hpp"
 #include "io/token_shard_format.hpp"
 
 namespace plimsoll
@@ -141,7 +142,7 @@ std::string CorpusManifest::options_hash() const
     return sha256_hex(text);
 }
 
-std::string corpus_shard_json(const CorpusShard& shard) { return manifest_row(shard).dump(); }
+std::string corpus_shard_json(const CorpusShard& shard) { return json_text(manifest_row(shard), -1); }
 
 CorpusShard parse_corpus_shard(const std::string& json, const CorpusManifest& manifest)
 {
@@ -174,7 +175,7 @@ std::string manifest_text(const CorpusManifest& manifest)
     json["totals"]["validation"] = totals_of(manifest, "validation");
     json["shards"] = OrderedJson::array();
     for (const CorpusShard& shard : manifest.shards) { json["shards"].push_back(manifest_row(shard)); }
-    return json.dump(2) + "\n";
+    return json_text(json, 2) + "\n";
 }
 
 CorpusManifest read_corpus_manifest(const std::string& directory)

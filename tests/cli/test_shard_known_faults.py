@@ -130,3 +130,25 @@ def test_a_tokenizer_whose_file_changed_is_another_one(run, tmp_path, tokenizer)
     assert done.rc == 2 and "were not made alike (tokenizer-sha256 " in done.message
     done = run("shard", "decode", "old")
     assert done.rc == 2 and "its tokenizer 'tokenizer.json' (sha256 " in done.message
+
+
+def test_names_of_files_may_be_any_bytes(tools, tmp_path):
+    """JSON holds no such name: what is written there has U+FFFD in its place, and all goes on."""
+    names = [b"in\xff.jsonl", b"out\xff", b"t\xff.json"]
+    (tmp_path / "a.jsonl").write_text(jsonl(["text"] * 3000) + "bad\n")
+    (tmp_path / "a.jsonl").rename(tmp_path / "in\udcff.jsonl")
+
+    def call(*args, env=None):
+        return subprocess.run([tools / "plimsoll-shard", *args], cwd=tmp_path, capture_output=True, check=False, env=env)
+
+    done = call("train-bpe", "--input", names[0], "--on-bad-record", "skip", "--vocab", "258", "--out", names[2], "--json")
+    assert done.returncode == 0 and json.loads(done.stdout.decode())["out"] == "t\ufffd.json", done.stderr
+    args = ["--input", names[0], "--tokenizer", names[2], "--on-bad-record", "skip", "--block-bytes", "1KiB", "--out", names[1], "--json"]
+    assert call(*args, env={"PLIMSOLL_CRASH_POINT": "corpus_journaled:1"}).returncode == -9
+    done = call(*args)
+    assert done.returncode == 0 and b"resumed    behind " in done.stderr, done.stderr
+    assert json.loads(done.stdout.decode())["out"] == "out\ufffd"
+    for command in ("inspect", "verify"):
+        assert json.loads(call(command, names[1], "--json").stdout.decode())["schema_version"] == 1
+    done = call("--input", names[0], "--dry-run")
+    assert done.returncode == 2 and b"plimsoll-shard: in\xff.jsonl:3001: not valid json (" in done.stderr

@@ -6,6 +6,7 @@
 #include "copy_shards.hpp"
 #include "documents.hpp"
 #include "io/dedup/dedup.hpp"
+#include "io/json_text.hpp"
 #include "stoppable_progress.hpp"
 
 namespace plimsoll
@@ -38,7 +39,7 @@ std::string dedup_text(const DedupReport& report, const DedupState& o)
         json["tokens"] = report.tokens;
         json["duplicate_tokens"] = report.duplicate_tokens;
         json["key_files"] = report.key_files;
-        return json.dump(2) + "\n";
+        return json_text(json, 2) + "\n";
     }
     const auto share = [](std::int64_t part, std::int64_t whole)
     { return whole == 0 ? 0.0 : 100 * static_cast<double>(part) / static_cast<double>(whole); };

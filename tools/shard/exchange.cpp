@@ -6,6 +6,7 @@
 
 #include "base/units.hpp"
 #include "copy_shards.hpp"
+#include "io/json_text.hpp"
 #include "io/token_formats/convert.hpp"
 #include "report.hpp"
 #include "stoppable_progress.hpp"
@@ -51,7 +52,7 @@ std::string exported_text(const std::vector<ExportedSet>& sets, const ExchangeSt
             json[set.set] = {{"out", set.out}, {"documents", set.documents}, {"tokens", set.tokens}};
             if (o.to.format == TokenFormat::llmc) { json[set.set]["documents_with_eod_inside"] = set.ambiguous; }
         }
-        return json.dump(2) + "\n";
+        return json_text(json, 2) + "\n";
     }
     std::string text;
     for (const ExportedSet& set : sets)
@@ -87,7 +88,7 @@ std::string imported_text(const ImportReport& report, const ExchangeState& o)
         json["tokens"] = report.tokens;
         json["shards"] = report.shards;
         json["file_bytes"] = report.file_bytes;
-        return json.dump(2) + "\n";
+        return json_text(json, 2) + "\n";
     }
     std::string text = fmt::format("documents  {}   empty {}   without end {}{}", format_grouped(report.documents),
                                    format_grouped(report.empty), format_grouped(report.without_end),

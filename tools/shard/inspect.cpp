@@ -10,6 +10,7 @@
 #include "documents.hpp"
 #include "io/corpus.hpp"
 #include "io/file.hpp"
+#include "io/json_text.hpp"
 #include "io/tokenizer/tokenizer.hpp"
 #include "report.hpp"
 #include "token_files_report.hpp"
@@ -89,7 +90,7 @@ std::string inspect_file(const std::string& path, OutputKind kind)
         json["longest_document_tokens"] = spread.longest;
         json["loss_mask"] = info.has_loss_mask;
         json["masked_tokens"] = masked;
-        return json.dump(2) + "\n";
+        return json_text(json, 2) + "\n";
     }
     std::string text =
         fmt::format("{}   token shard, {}\n", path, format_storage(static_cast<double>(info.file_bytes)));
@@ -115,7 +116,7 @@ std::string inspect_directory(const std::string& path, OutputKind kind)
         Json json = Json::parse(manifest_text(manifest));
         json["schema_version"] = 1;
         json["path"] = path;
-        return json.dump(2) + "\n";
+        return json_text(json, 2) + "\n";
     }
     std::string text = fmt::format("{}   token shards   {}\n", path, dtype_name(manifest.dtype));
     text += fmt::format("tokenizer  {}\noptions   ",
@@ -270,7 +271,7 @@ std::string verify_text(const std::vector<std::string>& paths, OutputKind kind)
         json["file_bytes"] = sum.file_bytes;
         json["files_of_other_formats"] = of_others;
         json["tokens_of_other_formats"] = tokens_of_others;
-        return json.dump(2) + "\n";
+        return json_text(json, 2) + "\n";
     }
     std::string text;
     if (of_others > 0)

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/units.hpp"
+#include "io/json_text.hpp"
 
 namespace plimsoll
 {
@@ -196,7 +197,7 @@ std::string corpus_report_json(const CorpusReport& report, const std::string& ou
     json["seconds"]["parse"] = report.parse_seconds;
     json["seconds"]["tokenize"] = report.tokenize_seconds;
     json["seconds"]["write"] = report.write_seconds;
-    return json.dump(2) + "\n";
+    return json_text(json, 2) + "\n";
 }
 
 }  // namespace plimsoll

@@ -6,6 +6,7 @@
 #include "base/units.hpp"
 #include "copy_shards.hpp"
 #include "documents.hpp"
+#include "io/json_text.hpp"
 #include "io/shard_split.hpp"
 #include "stoppable_progress.hpp"
 
@@ -71,7 +72,7 @@ std::string split_text(const std::vector<SplitReport>& reports, bool as_json)
         {
             json["parts"].push_back({{"out", report.out}, {"documents", report.documents}, {"tokens", report.tokens}});
         }
-        return json.dump(2) + "\n";
+        return json_text(json, 2) + "\n";
     }
     std::string text;
     for (const SplitReport& report : reports)

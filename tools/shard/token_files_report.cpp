@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/units.hpp"
+#include "io/json_text.hpp"
 
 namespace plimsoll
 {
@@ -47,7 +48,7 @@ std::string token_files_text(TokenFormat format, const std::string& path, Output
         if (info.num_documents >= 0) { json["documents"] = info.num_documents; }
         json["loss_mask"] = info.has_loss_mask;
         for (const auto& note : info.notes) { json[note.first] = note.second; }
-        return json.dump(2) + "\n";
+        return json_text(json, 2) + "\n";
     }
     const FormatWords words = words_of(format);
     std::string text =

@@ -10,6 +10,7 @@
 #include "base/output_folder.hpp"
 #include "base/units.hpp"
 #include "io/file.hpp"
+#include "io/json_text.hpp"
 #include "io/tokenizer/train_bpe.hpp"
 #include "stoppable_progress.hpp"
 #include "text_options.hpp"
@@ -98,7 +99,7 @@ std::string report_json(const TrainBpeReport& report, const TrainBpeState& state
     json["threads"] = state.options.threads;
     json["count_seconds"] = report.count_seconds;
     json["learn_seconds"] = report.learn_seconds;
-    return json.dump(2) + "\n";
+    return json_text(json, 2) + "\n";
 }
 
 std::string report_text(const TrainBpeReport& report, const TrainBpeState& state)
