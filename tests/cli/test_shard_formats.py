@@ -150,6 +150,22 @@ def test_other_readers_find_the_same_documents(run, tmp_path, words):
     assert len(list((tmp_path / "mds").glob("*.mds"))) > 3
 
 
+@pytest.mark.parametrize("name", ["megatron", "llmc", "ds", "mds"])
+def test_several_files_follow_each_other(run, tmp_path, name):
+    """Megatron-LM 81, bigscience 68: a merge lost documents or their borders."""
+    for part in "ab":
+        (tmp_path / f"{part}.jsonl").write_text("".join(json.dumps({"text": f"{part} {i}"}) + "\n" for i in range(30)))
+        assert run("shard", "--input", f"{part}.jsonl", "--out", part, "--shard-tokens", 100).rc == 0
+        assert run("shard", "export", part, "--to", name, "--out", f"x{part}").rc == 0
+    done = run("shard", "import", path_of(name, "xa"), path_of(name, "xb"), "--from", name, "--tokenizer", "bytes", "--out", "both",
+               "--shard-tokens", 100)
+    assert done.rc == 0, done.stderr
+    assert run("shard", "merge", "a", "b", "--out", "merged").rc == 0
+    assert read_shards(tmp_path / "both") == read_shards(tmp_path / "a") + read_shards(tmp_path / "b")
+    for shard in (tmp_path / "merged").glob("*.h5"):
+        assert shard.read_bytes() == (tmp_path / "both" / shard.name).read_bytes()
+
+
 def test_a_wide_vocabulary_and_a_loss_mask(run, tmp_path):
     documents = [([70000, 5, 6, 9], [0, 0, 1, 1]), ([1, 9], [1, 1]), ([8, 65535, 65536, 9], [0, 1, 0, 1])]
     source = masked_ds(tmp_path, documents, 70001)

@@ -216,6 +216,36 @@ def test_tasks_share_a_corpus_and_a_merge_makes_it_one(run, tmp_path, corpus, go
         same_files(good, tmp_path / "out")
 
 
+OTHER_INPUTS = {
+    "line": ["--input", "*.txt", "--document", "line"], "blank-line": ["--input", "*.txt", "--document", "blank-line"],
+    "tokens": ["--input", "*.jsonl", "--format", "tokens"], "prompt-completion": ["--input", "*.jsonl", "--format", "prompt-completion"]}
+
+
+@pytest.mark.parametrize("kind", OTHER_INPUTS)
+def test_kills_threads_and_tasks_change_no_byte_of_other_inputs(run, tmp_path, kind):
+    rng = random.Random(kind)
+    for name in "ab":
+        if kind.endswith("line"):
+            (tmp_path / f"{name}.txt").write_text("\n".join(texts_of(2500, name)))
+            continue
+        rows = []
+        for text in texts_of(2500, name):
+            ids = list(text.encode())
+            rows.append({"input_ids": ids, "labels": [i if rng.random() < 0.5 else -100 for i in ids],
+                         "prompt": text[:9], "completion": text[9:]})
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    args = [*OTHER_INPUTS[kind], "--shard-tokens", 80_000, "--validation", "5%", "--block-bytes", "2KiB"]
+    assert run("shard", *args, "--threads", 1, "--out", "good").rc == 0
+    assert run("shard", *args, "--out", "out", env={"PLIMSOLL_CRASH_POINT": "corpus_journaled:2"}).rc == -signal.SIGKILL
+    done = run("shard", *args, "--threads", 3, "--out", "out")
+    assert done.rc == 0 and "resumed    behind " in done.stderr, done.stderr
+    same_files(tmp_path / "good", tmp_path / "out")
+    for index in range(2):
+        assert run("shard", *args, "--shard-index", index, "--num-shards", 2, "--out", "parts").rc == 0
+    assert run("shard", "merge", "parts/part_*", "--out", "merged").rc == 0
+    same_files(tmp_path / "good", tmp_path / "merged")
+
+
 def test_a_merge_of_merges_is_the_merge_of_all(run, tmp_path, inputs, corpus):
     args = corpus[2:]
     names = [inputs / name for name in ("a.jsonl", "b.jsonl.gz", "e.jsonl")]

@@ -302,4 +302,41 @@ TEST_F(MegatronTest, OffsetsAbove4GiBAreExact)
     EXPECT_EQ(tokens[1], 77);
 }
 
+TEST_F(MegatronTest, AHundredBillionTokensStayIn64Bits)
+{
+    // Megatron-LM 1672, 1673: pointers of 32 bits. 100 sequences of 10^9 tokens in a sparse file of 200 GB.
+    constexpr std::int64_t num = 100, length = 1'000'000'000;
+    AppendFile index(prefix_ + ".idx");
+    const std::uint64_t head[] = {1, num, num + 1};
+    const std::uint8_t code = 8;
+    index.append("MMIDIDX\0", 9);
+    index.append(head, 8);
+    index.append(&code, 1);
+    index.append(head + 1, 16);
+    const auto each = static_cast<std::int32_t>(length);
+    for (std::int64_t i = 0; i < num; ++i) { index.append(&each, 4); }
+    for (std::int64_t i = 0; i < num; ++i)
+    {
+        const std::int64_t pointer = 2 * i * length;
+        index.append(&pointer, 8);
+    }
+    for (std::int64_t i = 0; i <= num; ++i) { index.append(&i, 8); }
+    index.publish();
+    {
+        File bin(prefix_ + ".bin", File::Mode::create);
+        const std::uint16_t last[2] = {21, 22};
+        bin.write_at(last, 4, 2 * num * length - 4);
+    }
+    const MegatronReader reader(prefix_);
+    EXPECT_EQ(reader.num_tokens(), num * length);
+    reader.verify_index();
+    for (std::int64_t i = 0; i < num; ++i)
+    {
+        ASSERT_EQ(reader.document_ends()[static_cast<std::size_t>(i)], static_cast<std::uint64_t>((i + 1) * length));
+    }
+    std::vector<std::int64_t> tokens(3);
+    reader.read(num * length - 3, 3, tokens.data());
+    EXPECT_EQ(tokens, (std::vector<std::int64_t>{0, 21, 22}));
+}
+
 }  // namespace plimsoll
