@@ -92,7 +92,7 @@ def test_threads_and_memory_change_nothing(run, tmp_path):
     random.Random(4).shuffle(texts)
     make_shards(run, tmp_path, texts)
     results = []
-    for name, args in (("a", ["--threads", 1]), ("b", ["--threads", 2]), ("c", ["--threads", 4]),
+    for name, args in (("a", ["--threads", 1]), ("b", ["--threads", 2]), ("c", ["--threads", 16]),
                        ("d", ["--threads", 3, "--memory-limit", "512KiB"])):
         done = run("shard", "dedup", "in", "--out", name, "--method", "minhash", "--json", *args)
         assert done.rc == 0, done.stderr

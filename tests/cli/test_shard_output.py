@@ -224,3 +224,35 @@ def test_memory_of_one_large_document(tools, tmp_path):
             file.write(b"sixteen bytes..\n" * (1 << 16))
     args = ["--input", "a.txt", "--threads", "2", "--max-record-bytes", "256MiB", "--dry-run"]
     assert peak_bytes(tools, tmp_path, *args) < (32 << 20) + 24 * 3 * (1 << 20) + 9 * size
+
+
+def keeps_freed_memory(tools):
+    linked = subprocess.run(["ldd", tools / "plimsoll-shard"], capture_output=True, text=True, check=True).stdout
+    return "libasan" in linked or "libtsan" in linked
+
+
+def test_memory_of_a_vocabulary_and_its_cache(tools, run, tmp_path):
+    """docs/tokenizers.md: 35 MiB of pieces for each encoder, whatever the text: here 1.2 million different words."""
+    if keeps_freed_memory(tools):
+        pytest.skip("sanitizers keep freed memory")
+    rng = random.Random(1)
+    letters = str.maketrans("0123456789", "ghijklmnop")
+    rows = [" ".join(f"{rng.getrandbits(44):x}" for _ in range(800)).translate(letters) for _ in range(1500)]
+    write_jsonl(tmp_path / "a.jsonl", rows)
+    (tmp_path / "b.txt").write_text("the quick brown fox jumps over the lazy dog")
+    assert run("shard", "train-bpe", "--input", "b.txt", "--vocab", 280, "--out", "t.json").rc == 0
+    args = ["--input", "a.jsonl", "--tokenizer", "t.json", "--threads", "1", "--block-bytes", "64KiB", "--dry-run"]
+    assert peak_bytes(tools, tmp_path, *args) < (32 << 20) + 24 * 2 * (64 << 10) + (35 << 20)
+
+
+def test_memory_of_dedup_is_what_it_says(tools, run, tmp_path):
+    if keeps_freed_memory(tools):
+        pytest.skip("sanitizers keep freed memory")
+    documents = 200_000
+    (tmp_path / "a.jsonl").write_text("".join(f'{{"text":"{i % 150_000}"}}\n' for i in range(documents)))
+    done = run("shard", "--input", "a.jsonl", "--out", "in", "--shard-tokens", "400K", "--json")
+    in_a_shard = documents / json.loads(done.stdout)["train"]["shards"] * 1.5
+    # Keys alone are 4.8 MB and 67 MB: they go to files.
+    for method, limit in (("exact", 4), ("minhash", 8)):
+        used = peak_bytes(tools, tmp_path, "dedup", "in", "--out", method, "--method", method, "--memory-limit", f"{limit}MiB")
+        assert used < (32 << 20) + (limit << 20) + (16 << 20) + 16 * in_a_shard, method

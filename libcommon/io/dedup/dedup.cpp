@@ -23,6 +23,9 @@ namespace
 {
 
 constexpr std::int64_t dedup_batch_tokens = 1 << 20;
+/// Of the keys and tables of a batch's documents: short ones would otherwise be many.
+constexpr std::int64_t dedup_batch_key_bytes = 8 << 20;
+constexpr std::int64_t dedup_document_bytes = 128;
 
 const char* dedup_method_name(DedupOptions::Method method)
 {
@@ -132,8 +135,10 @@ class Dedup
     {
         batch_.clear();
         std::int64_t tokens = 0;
+        const std::int64_t each = dedup_document_bytes + keys_of_document() * static_cast<std::int64_t>(sizeof(DedupKey));
+        const auto most = static_cast<std::size_t>(std::max<std::int64_t>(1, dedup_batch_key_bytes / each));
         TokenDocument document;
-        while (tokens < dedup_batch_tokens && documents.next(document))
+        while (tokens < dedup_batch_tokens && batch_.size() < most && documents.next(document))
         {
             tokens += static_cast<std::int64_t>(document.ids.size());
             batch_.push_back(std::move(document.ids));
