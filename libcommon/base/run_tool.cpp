@@ -137,12 +137,13 @@ const Command* choose_command(const ToolSpec& tool, std::vector<std::string>& ar
     if (arguments.empty() || arguments[0].empty() || arguments[0][0] == '-') { return unnamed; }
     const std::string nearest = nearest_name(arguments[0], names);
     // A word that the unnamed command takes, or that looks like no command, is that one's to judge.
-    if (unnamed != nullptr && (!unnamed->positionals.empty() || names.empty() || edit_distance(arguments[0], nearest) > 2))
+    if (unnamed != nullptr &&
+        (!unnamed->positionals.empty() || names.empty() || edit_distance(arguments[0], nearest) > 2))
     {
         return unnamed;
     }
-    throw UsageError(fmt::format("unknown command '{}' (commands: {}). nearest: {}", arguments[0],
-                                 fmt::join(names, " "), nearest));
+    throw UsageError(
+        fmt::format("unknown command '{}' (commands: {}). nearest: {}", arguments[0], fmt::join(names, " "), nearest));
 }
 
 void check_positionals(const Command& command, const std::vector<std::string>& given)

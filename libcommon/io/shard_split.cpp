@@ -82,9 +82,9 @@ std::vector<SplitReport> split_shards(const SplitOptions& options,
     {
         // The parts take their places one after the other: a kill in between would lose the documents of the later ones.
         std::error_code none;
-        VALIDATE(options.existing == CorpusOutput::Existing::refuse || !std::filesystem::equivalent(part.out, options.directory, none),
-                 UsageError,
-                 "--out names the shards that are split ('{}'). choose another directory", part.out);
+        VALIDATE(options.existing == CorpusOutput::Existing::refuse ||
+                     !std::filesystem::equivalent(part.out, options.directory, none),
+                 UsageError, "--out names the shards that are split ('{}'). choose another directory", part.out);
     }
     ShardDocuments train(shard_paths_of(manifest, options.directory, "train"));
     ShardDocuments validation(shard_paths_of(manifest, options.directory, "validation"));

@@ -67,9 +67,9 @@ void declare_records(OptionSet& options, Options& o)
 void check_used_options(const OptionSet& options, const Options& o)
 {
     const std::string& format = o.text.format;
-    for (const auto& row : {std::make_pair("template", "chat"), std::make_pair("messages-field", "chat"),
-                            std::make_pair("prompt-field", "prompt-completion"),
-                            std::make_pair("completion-field", "prompt-completion")})
+    for (const auto& row :
+         {std::make_pair("template", "chat"), std::make_pair("messages-field", "chat"),
+          std::make_pair("prompt-field", "prompt-completion"), std::make_pair("completion-field", "prompt-completion")})
     {
         VALIDATE(!options.is_set(row.first) || format == row.second, UsageError,
                  "--{} is for --format {} alone (here it is {}). leave it out", row.first, row.second, format);
@@ -79,12 +79,13 @@ void check_used_options(const OptionSet& options, const Options& o)
              "--text-field is for plain texts (--format {} has fields of its own). leave it out", format);
     const DocumentFilterOptions& filter = o.corpus.filter;
     VALIDATE(!records || !filter.any_of_text(), UsageError,
-             "limits of bytes, characters and lines are for plain texts (--format {} is none). use --min-tokens and --max-tokens",
+             "limits of bytes, characters and lines are for plain texts (--format {} is none). use --min-tokens and "
+             "--max-tokens",
              format);
     const auto check_order = [](const char* what, std::int64_t least, std::int64_t most)
     {
-        VALIDATE(most == 0 || least <= most, UsageError, "--min-{0} {1} is above --max-{0} {2} (no document is both)", what,
-                 least, most);
+        VALIDATE(most == 0 || least <= most, UsageError, "--min-{0} {1} is above --max-{0} {2} (no document is both)",
+                 what, least, most);
     };
     check_order("bytes", filter.min_bytes, filter.max_bytes);
     check_order("tokens", filter.min_tokens, filter.max_tokens);

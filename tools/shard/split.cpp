@@ -31,7 +31,8 @@ SplitPart parse_split_part(const std::string& word)
     VALIDATE(percent, UsageError, "--out '{}' is not a directory with its share. write it like train=90%", word);
     SplitPart part;
     part.out = word.substr(0, equals);
-    part.share = with_context("--out", [&] { return parse_number(word.substr(equals + 1, word.size() - equals - 2)) / 100; });
+    part.share =
+        with_context("--out", [&] { return parse_number(word.substr(equals + 1, word.size() - equals - 2)) / 100; });
     VALIDATE(part.share > 0, UsageError, "--out '{}' is not a share above 0%", word);
     return part;
 }
@@ -54,7 +55,8 @@ void set_split_parts(SplitState& o)
             const std::string& other = o.split.parts.back().out;
             VALIDATE(resolve_path(one, ".") != resolve_path(other, "."), UsageError, "--out names '{}' twice", other);
             VALIDATE(!is_inside(one, other) && !is_inside(other, one), UsageError,
-                     "--out '{}' and '{}' lie one in the other (each is made and replaced whole). choose directories side by side",
+                     "--out '{}' and '{}' lie one in the other (each is made and replaced whole). choose directories "
+                     "side by side",
                      one, other);
         }
     }

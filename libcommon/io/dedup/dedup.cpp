@@ -135,7 +135,8 @@ class Dedup
     {
         batch_.clear();
         std::int64_t tokens = 0;
-        const std::int64_t each = dedup_document_bytes + keys_of_document() * static_cast<std::int64_t>(sizeof(DedupKey));
+        const std::int64_t each =
+            dedup_document_bytes + keys_of_document() * static_cast<std::int64_t>(sizeof(DedupKey));
         const auto most = static_cast<std::size_t>(std::max<std::int64_t>(1, dedup_batch_key_bytes / each));
         TokenDocument document;
         while (tokens < dedup_batch_tokens && batch_.size() < most && documents.next(document))

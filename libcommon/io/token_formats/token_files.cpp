@@ -130,7 +130,8 @@ auto opening_named(const Body& body)
     }
 }
 
-std::unique_ptr<DocumentReader> open_all(TokenFormat format, const std::vector<std::string>& all, const TokenReadOptions& options)
+std::unique_ptr<DocumentReader> open_all(TokenFormat format, const std::vector<std::string>& all,
+                                         const TokenReadOptions& options)
 {
     if (format == TokenFormat::llmc) { return std::make_unique<LlmcDocuments>(all, options.eod); }
     if (format == TokenFormat::datatrove) { return std::make_unique<DatatroveDocuments>(all); }

@@ -24,7 +24,8 @@ std::size_t escape_length(std::string_view rest)
     if (letter == 'x') { return braced ? (end == std::string_view::npos ? 0 : end + 1) : 2; }
     if ((letter != 'p' && letter != 'P') || end == std::string_view::npos) { return 0; }
     const std::string_view name = rest.substr(3, end - 3);
-    const bool category = !name.empty() && name.size() <= 2 && std::string_view("CLMNPSZ").find(name[0]) != std::string_view::npos &&
+    const bool category = !name.empty() && name.size() <= 2 &&
+                          std::string_view("CLMNPSZ").find(name[0]) != std::string_view::npos &&
                           (name.size() == 1 || std::islower(static_cast<unsigned char>(name[1])) != 0);
     return category ? end + 1 : 0;
 }
@@ -62,12 +63,14 @@ std::string foreign_folding(std::string_view pattern)
 {
     if (pattern.find("(?i") == std::string_view::npos) { return ""; }
     std::string lower(pattern);
-    std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    std::transform(lower.begin(), lower.end(), lower.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     for (const char* several : {"ss", "ff", "fi", "fl", "st"})
     {
         if (lower.find(several) != std::string::npos) { return std::string("(?i with ") + several; }
     }
-    const bool ascii = std::all_of(pattern.begin(), pattern.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+    const bool ascii =
+        std::all_of(pattern.begin(), pattern.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
     return ascii ? "" : "(?i with letters beyond ASCII";
 }
 

@@ -72,8 +72,9 @@ SplitStage split_stage(const Json& part)
         return stage;
     }
     const std::string foreign = is_text ? "" : foreign_construct(stage.pattern_text);
-    VALIDATE(foreign.empty(), FormatError, "split pattern '{}' is not supported ('{}' means another thing to each engine)",
-             stage.pattern_text, foreign);
+    VALIDATE(foreign.empty(), FormatError,
+             "split pattern '{}' is not supported ('{}' means another thing to each engine)", stage.pattern_text,
+             foreign);
     stage.kind = SplitStage::Kind::regex;
     stage.pattern = std::make_shared<const RegexPattern>(stage.pattern_text, is_text);
     return stage;

@@ -27,7 +27,8 @@ class DataScale : public ::testing::Test
 {
   protected:
     /// Documents of `lengths` tokens; token p of the shard is `first` + p, but the last of a document, which is `eod`.
-    std::string write(const std::string& name, const std::vector<std::int64_t>& lengths, std::uint32_t first, std::uint32_t eod)
+    std::string write(const std::string& name, const std::vector<std::int64_t>& lengths, std::uint32_t first,
+                      std::uint32_t eod)
     {
         TokenShardWriter writer(dir_ / name, 100'000, "numbers", "f00d");
         for (const std::int64_t length : lengths)
@@ -135,9 +136,12 @@ TEST_F(DataScale, TenTrillionTokensOverAThousandEpochsStayIn64Bits)
     }
     // A read finds its shard: the last but one token of shard 99 is looked for there and nowhere else.
     std::int64_t token = 0;
-    EXPECT_NE(testing::message_of([&] { source.read(num * each - 2, 1, &token, nullptr); }).find("/99.h5: "), std::string::npos);
-    EXPECT_NE(testing::message_of([&] { source.read(41 * each, 1, &token, nullptr); }).find("/41.h5: "), std::string::npos);
-    EXPECT_NE(testing::message_of([&] { source.read(41 * each - 1, 1, &token, nullptr); }).find("/40.h5: "), std::string::npos);
+    EXPECT_NE(testing::message_of([&] { source.read(num * each - 2, 1, &token, nullptr); }).find("/99.h5: "),
+              std::string::npos);
+    EXPECT_NE(testing::message_of([&] { source.read(41 * each, 1, &token, nullptr); }).find("/41.h5: "),
+              std::string::npos);
+    EXPECT_NE(testing::message_of([&] { source.read(41 * each - 1, 1, &token, nullptr); }).find("/40.h5: "),
+              std::string::npos);
 }
 
 TEST_F(DataScale, AThousandShardsOfAMillionDocumentsStartInLessThanASecond)
@@ -178,7 +182,8 @@ TEST_F(DataScale, KilledAtEveryStepTheTokensAreThoseOfAnUndisturbedRun)
                 const TokenOrder again(sources, settings);
                 for (std::int64_t step = kill; step < std::min(kill + 3, steps); ++step)
                 {
-                    ASSERT_EQ(step_of(again, step * global_batch, global_batch), expected[static_cast<std::size_t>(step)])
+                    ASSERT_EQ(step_of(again, step * global_batch, global_batch),
+                              expected[static_cast<std::size_t>(step)])
                         << kill << " " << step << " " << best_fit;
                 }
             }
@@ -230,7 +235,10 @@ TEST_F(DataScale, ThirtyTwoProcessesStartAtOnceAndWriteNothing)
     ::close(channel[1]);
     std::set<std::uint64_t> hashes;
     int answers = 0;
-    for (std::uint64_t hash = 0; ::read(channel[0], &hash, sizeof hash) == sizeof hash; ++answers) { hashes.insert(hash); }
+    for (std::uint64_t hash = 0; ::read(channel[0], &hash, sizeof hash) == sizeof hash; ++answers)
+    {
+        hashes.insert(hash);
+    }
     ::close(channel[0]);
     for (const pid_t child : children)
     {
