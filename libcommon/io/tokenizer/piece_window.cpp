@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 #include "io/tokenizer/piece_scanner.hpp"
 
@@ -46,45 +47,66 @@ inline void PieceWindow::classify(const char* at, WindowMasks& m)
         m.apostrophe |= bits_of(_mm_cmpeq_epi8(x, _mm_set1_epi8('\'')), part);
         m.slash |= bits_of(_mm_cmpeq_epi8(x, _mm_set1_epi8('/')), part);
         m.non_ascii |= bits_of(x, part);
+        m.inner |= bits_of(_mm_cmplt_epi8(x, _mm_set1_epi8('\xC0')), part);
     }
     m.blank = (m.blank | m.space) & ~m.newline;
+}
+
+// Properties of each character go to all of its bytes in a row of the window's shape, of which the masks are then made at once: no
+// branch and no chain from one character to the next.
+inline void PieceWindow::classify_wide(const char* at, WindowMasks& m) const
+{
+    std::uint64_t leads = m.non_ascii & ~m.inner;
+    const int last = 63 - std::countl_zero(leads);
+    if (last + static_cast<int>(decode_utf8(at + last).bytes) > bytes)
+    {
+        m.valid = last;
+        leads &= ~(std::uint64_t{1} << last);
+        m.inner &= (std::uint64_t{1} << last) - 1;
+    }
+    alignas(16) std::uint8_t row[bytes + 4];
+    for (int part = 0; part < 4; ++part)
+    {
+        _mm_store_si128(reinterpret_cast<__m128i*>(row + 16 * part), _mm_setzero_si128());
+    }
+    for (; leads != 0; leads &= leads - 1)
+    {
+        const int place = std::countr_zero(leads);
+        const std::uint32_t four = tables_.properties(decode_utf8(at + place).value) * 0x01010101U;
+        std::memcpy(row + place, &four, 4);
+    }
+    std::uint64_t han = 0;
+    WindowMasks wide;
+    for (int part = 0; part < 4; ++part)
+    {
+        const __m128i x = _mm_load_si128(reinterpret_cast<const __m128i*>(row + 16 * part));
+        const __m128i classes = _mm_and_si128(x, _mm_set1_epi8(15));
+        const auto of = [&](CharClass c) { return bits_of(_mm_cmpeq_epi8(classes, _mm_set1_epi8(static_cast<char>(c))), part); };
+        wide.lower |= of(class_lower);
+        wide.upper |= of(class_upper);
+        wide.letter |= of(class_letter);
+        wide.mark |= of(class_mark);
+        wide.number |= of(class_number);
+        wide.blank |= of(class_space);
+        han |= bits_of(_mm_slli_epi16(x, 3), part);
+    }
+    // What a short character wrote too far is ASCII's, or was written over.
+    const std::uint64_t known = m.valid == bytes ? m.non_ascii : m.non_ascii & ((std::uint64_t{1} << m.valid) - 1);
+    m.lower |= wide.lower & known;
+    m.upper |= wide.upper & known;
+    m.letter |= wide.letter & known;
+    m.mark |= wide.mark & known;
+    m.number |= wide.number & known;
+    m.blank |= wide.blank & known;
+    m.has_han = (han & known) != 0;
 }
 
 #else
 
 void PieceWindow::classify(const char*, WindowMasks&) {}
+void PieceWindow::classify_wide(const char*, WindowMasks&) const {}
 
 #endif
-
-inline void PieceWindow::classify_wide(const char* at, WindowMasks& m) const
-{
-    std::uint64_t left = m.non_ascii;
-    while (left != 0)
-    {
-        const int place = std::countr_zero(left);
-        const CodePoint c = decode_utf8(at + place);
-        if (place + static_cast<int>(c.bytes) > 64)
-        {
-            m.valid = place;
-            break;
-        }
-        const std::uint64_t bits = ((std::uint64_t{1} << c.bytes) - 1) << place;
-        left &= ~bits;
-        m.inner |= bits & (bits << 1);
-        const std::uint8_t properties = tables_.properties(c.value);
-        m.has_han = m.has_han || (properties & property_han) != 0;
-        switch (properties & 15)
-        {
-            case class_lower: m.lower |= bits; break;
-            case class_upper: m.upper |= bits; break;
-            case class_letter: m.letter |= bits; break;
-            case class_mark: m.mark |= bits; break;
-            case class_number: m.number |= bits; break;
-            case class_space: m.blank |= bits; break;
-            default: break;
-        }
-    }
-}
 
 inline std::uint64_t PieceWindow::number_groups(std::uint64_t number, const WindowMasks& m) const
 {
