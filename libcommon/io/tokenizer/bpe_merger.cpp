@@ -16,6 +16,12 @@ namespace
 
 // Keeps a value of merge_short within the normal floats, which sort as their bits do: SSE2 has a minimum of floats only.
 constexpr std::uint32_t float_bias = 1U << 28;
+constexpr std::uint32_t none_value = BpeTables::no_rank << 6 | float_bias;
+
+inline std::uint32_t pair_value(std::uint32_t rank, std::size_t place)
+{
+    return (rank << 6 | float_bias) + static_cast<std::uint32_t>(place);
+}
 
 // The lowest of `num` biased values, a multiple of 16.
 inline std::uint32_t lowest_of(const std::uint32_t* values, std::size_t num)
@@ -44,50 +50,147 @@ inline std::uint32_t lowest_of(const std::uint32_t* values, std::size_t num)
 
 }  // namespace
 
-// Parts stay where they began and live in a mask, which is returned; a pair is its rank << 6 | place, so that the lowest value is the
-// leftmost of the lowest rank.
-std::uint64_t BpeMerger::merge_in_place(const char* piece, std::size_t bytes, std::uint32_t* parts) const
+// Bytes, of which those that merge whatever happens (most characters of two bytes) have merged already.
+void BpeMerger::start_lane(const char* piece, std::size_t bytes, Lane& lane)
 {
-    constexpr std::uint32_t none_value = BpeTables::no_rank << 6 | float_bias;
-    alignas(16) std::uint32_t pairs[max_short];
     const auto* p = reinterpret_cast<const unsigned char*>(piece);
-    const std::size_t num = (bytes + 15) & ~std::size_t{15};
-    for (std::size_t i = 0; i + 1 < bytes; ++i)
+    lane.num_pairs = (bytes + 15) & ~std::size_t{15};
+    lane.alive = 0;
+    lane.left_pair = no_pair;
+    lane.right_pair = no_pair;
+    for (std::size_t i = 0; i < lane.num_pairs; i += 4)
     {
-        pairs[i] = (tables_.byte_pair_rank(p[i], p[i + 1]) << 6 | float_bias) + static_cast<std::uint32_t>(i);
+        for (std::size_t k = 0; k < 4; ++k) { lane.pairs[i + k] = none_value; }
     }
-    for (std::size_t i = bytes - 1; i < num; ++i) { pairs[i] = none_value; }
-    for (std::size_t i = 0; i < bytes; ++i) { parts[i] = static_cast<std::uint32_t>(tables_.byte_id(p[i])); }
-    std::uint64_t alive = bytes == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bytes) - 1;
-    const auto pair_at = [&](std::size_t left, std::size_t right)
-    { return (tables_.pair_rank(parts[left], parts[right]) << 6 | float_bias) + static_cast<std::uint32_t>(left); };
-    for (;;)
+    std::uint64_t wide = 0;  // merged ones
+    for (std::size_t i = 0; i < bytes; ++i)
     {
-        const std::uint32_t lowest = lowest_of(pairs, num);
-        if (lowest >= none_value) { return alive; }
-        const std::size_t place = lowest & 63;
-        const auto gone = static_cast<std::size_t>(std::countr_zero(alive & ~std::uint64_t{1} << place));
-        alive &= ~(std::uint64_t{1} << gone);
-        parts[place] = tables_.merged_id((lowest ^ float_bias) >> 6);
-        pairs[gone] = none_value;
-        const std::uint64_t behind = alive & ~std::uint64_t{1} << place;
-        pairs[place] = behind == 0 ? none_value : pair_at(place, static_cast<std::size_t>(std::countr_zero(behind)));
-        const std::uint64_t before = alive & ((std::uint64_t{1} << place) - 1);
-        if (before != 0)
+        lane.alive |= std::uint64_t{1} << i;
+        const bool merges = i + 1 < bytes &&
+                            tables_.merges_first(i == 0 ? -1 : p[i - 1], p[i], p[i + 1], i + 2 < bytes ? p[i + 2] : -1);
+        if (!merges)
         {
-            const auto left = static_cast<std::size_t>(63 - std::countl_zero(before));
-            pairs[left] = pair_at(left, place);
+            lane.parts[i] = static_cast<std::uint32_t>(tables_.byte_id(p[i]));
+            continue;
         }
+        lane.parts[i] = tables_.merged_id(tables_.byte_pair_rank(p[i], p[i + 1]));
+        wide |= std::uint64_t{1} << i++;
+    }
+    start_pairs(p, wide, lane);
+}
+
+// Two rounds, so that the look-ups go on side by side.
+void BpeMerger::start_pairs(const unsigned char* piece, std::uint64_t wide, Lane& lane)
+{
+    std::uint64_t asked[max_short];
+    std::size_t num_asked = 0;
+    auto place = static_cast<std::size_t>(std::countr_zero(lane.alive));
+    for (std::uint64_t left = lane.alive & (lane.alive - 1); left != 0; left &= left - 1)
+    {
+        const auto next = static_cast<std::size_t>(std::countr_zero(left));
+        if (((wide >> place | wide >> next) & 1U) == 0)
+        {
+            lane.pairs[place] = pair_value(tables_.byte_pair_rank(piece[place], piece[next]), place);
+        }
+        else
+        {
+            const std::uint64_t pair = BpeTables::pair_key(lane.parts[place], lane.parts[next]);
+            __builtin_prefetch(tables_.pair_place(pair));
+            asked[num_asked++] = pair << 6 | place;
+        }
+        place = next;
+    }
+    for (std::size_t i = 0; i < num_asked; ++i)
+    {
+        lane.pairs[asked[i] & 63] = pair_value(tables_.pair_rank(asked[i] >> 6), asked[i] & 63);
     }
 }
 
-std::size_t BpeMerger::merge_short(const char* piece, std::size_t bytes, std::uint32_t* ids) const
+// The next merge; false where there is none. Only the step after it needs the ranks of the pairs that it makes.
+bool BpeMerger::step_lane(Lane& lane)
 {
-    std::uint32_t parts[max_short];
-    std::uint64_t alive = merge_in_place(piece, bytes, parts);
+    const auto answer = [&](std::uint64_t pair, std::size_t place)
+    {
+        if (pair != no_pair) { lane.pairs[place] = pair_value(tables_.pair_rank(pair), place); }
+    };
+    answer(lane.right_pair, lane.right_place);
+    answer(lane.left_pair, lane.left_place);
+    const std::uint32_t lowest = lowest_of(lane.pairs, lane.num_pairs);
+    if (lowest >= none_value) { return false; }
+    const std::size_t place = lowest & 63;
+    const auto gone = static_cast<std::size_t>(std::countr_zero(lane.alive & ~std::uint64_t{1} << place));
+    lane.alive &= ~(std::uint64_t{1} << gone);
+    const std::uint32_t merged = tables_.merged_id((lowest ^ float_bias) >> 6);
+    lane.parts[place] = merged;
+    lane.pairs[gone] = none_value;
+    lane.pairs[place] = none_value;
+    lane.right_pair = no_pair;
+    lane.left_pair = no_pair;
+    const std::uint64_t behind = lane.alive & ~std::uint64_t{1} << place;
+    if (behind != 0)
+    {
+        lane.right_place = place;
+        lane.right_pair = BpeTables::pair_key(merged, lane.parts[std::countr_zero(behind)]);
+        __builtin_prefetch(tables_.pair_place(lane.right_pair));
+    }
+    const std::uint64_t before = lane.alive & ((std::uint64_t{1} << place) - 1);
+    if (before != 0)
+    {
+        lane.left_place = static_cast<std::size_t>(63 - std::countl_zero(before));
+        lane.left_pair = BpeTables::pair_key(lane.parts[lane.left_place], merged);
+        __builtin_prefetch(tables_.pair_place(lane.left_pair));
+    }
+    return true;
+}
+
+std::size_t BpeMerger::lane_ids(const Lane& lane, std::uint32_t* ids)
+{
     std::size_t num_ids = 0;
-    for (; alive != 0; alive &= alive - 1) { ids[num_ids++] = parts[std::countr_zero(alive)]; }
+    for (std::uint64_t alive = lane.alive; alive != 0; alive &= alive - 1)
+    {
+        ids[num_ids++] = lane.parts[std::countr_zero(alive)];
+    }
     return num_ids;
+}
+
+const BpeMerger::Lane& BpeMerger::merge_lane(const char* piece, std::size_t bytes)
+{
+    start_lane(piece, bytes, lanes_[0]);
+    while (step_lane(lanes_[0])) {}
+    return lanes_[0];
+}
+
+std::size_t BpeMerger::merge_short(const char* piece, std::size_t bytes, std::uint32_t* ids)
+{
+    return lane_ids(merge_lane(piece, bytes), ids);
+}
+
+void BpeMerger::merge_all(Job* jobs, std::size_t num)
+{
+    std::size_t next = 0;
+    std::size_t num_busy = 0;
+    Lane* busy[num_lanes];
+    const auto start = [&](Lane& lane)
+    {
+        lane.job = &jobs[next++];
+        start_lane(lane.job->piece, lane.job->bytes, lane);
+    };
+    for (; num_busy < num_lanes && next < num; ++num_busy)
+    {
+        busy[num_busy] = &lanes_[num_busy];
+        start(lanes_[num_busy]);
+    }
+    while (num_busy > 0)
+    {
+        for (std::size_t i = 0; i < num_busy; ++i)
+        {
+            Lane& lane = *busy[i];
+            if (step_lane(lane)) { continue; }
+            lane.job->num_ids = lane_ids(lane, lane.job->ids);
+            if (next < num) { start(lane); }
+            else { busy[i--] = busy[--num_busy]; }
+        }
+    }
 }
 
 // Bytes to parts; those without an id are unknown or left out. Returns how many unknown ids.
@@ -164,11 +267,11 @@ void BpeMerger::merge_window(std::string_view piece, std::size_t begin, std::siz
     }
     if (text.size() <= max_short)
     {
-        std::uint32_t parts[max_short];
-        for (std::uint64_t alive = merge_in_place(text.data(), text.size(), parts); alive != 0; alive &= alive - 1)
+        const Lane& lane = merge_lane(text.data(), text.size());
+        for (std::uint64_t alive = lane.alive; alive != 0; alive &= alive - 1)
         {
             const auto place = static_cast<std::size_t>(std::countr_zero(alive));
-            window.tokens.push_back({begin + place, parts[place]});
+            window.tokens.push_back({begin + place, lane.parts[place]});
         }
         return;
     }

@@ -23,7 +23,18 @@ class BpeMerger
     std::int64_t merge(std::string_view piece, std::vector<std::uint32_t>& ids);
 
     /// @pre 1 <= bytes <= max_short, every byte has an id. `ids` has room for `bytes`. Returns how many.
-    std::size_t merge_short(const char* piece, std::size_t bytes, std::uint32_t* ids) const;
+    std::size_t merge_short(const char* piece, std::size_t bytes, std::uint32_t* ids);
+
+    /// A piece for merge_all(), as merge_short() takes it.
+    struct Job
+    {
+        const char* piece;
+        std::size_t bytes;
+        std::uint32_t* ids;
+        std::size_t num_ids;  ///< the answer
+    };
+    /// merge_short() of many pieces, a step of each in turn: while one waits for memory the others go on.
+    void merge_all(Job* jobs, std::size_t num);
 
     static constexpr std::size_t max_short = 64;
 
@@ -60,7 +71,29 @@ class BpeMerger
     static constexpr std::size_t wide_bytes = 4096;  ///< window for what windows of max_short cannot decide
     static constexpr std::size_t overlap_bytes = 12;
 
-    std::uint64_t merge_in_place(const char* piece, std::size_t bytes, std::uint32_t* parts) const;
+    static constexpr std::uint64_t no_pair = ~0ULL;
+    /// A piece of at most max_short bytes on its way. Parts stay where they began and live in a mask. A pair is its rank << 6 | place,
+    /// so that the lowest value is the leftmost of the lowest rank.
+    struct Lane
+    {
+        alignas(16) std::uint32_t pairs[max_short];
+        std::uint32_t parts[max_short];
+        std::uint64_t alive;
+        std::size_t num_pairs;  ///< to look at: a multiple of 16
+        /// The pairs that the last merge made, not looked up yet; no_pair without.
+        std::uint64_t left_pair;
+        std::uint64_t right_pair;
+        std::size_t left_place;
+        std::size_t right_place;
+        Job* job;
+    };
+    static constexpr std::size_t num_lanes = 8;
+
+    void start_lane(const char* piece, std::size_t bytes, Lane& lane);
+    void start_pairs(const unsigned char* piece, std::uint64_t wide, Lane& lane);
+    bool step_lane(Lane& lane);
+    static std::size_t lane_ids(const Lane& lane, std::uint32_t* ids);
+    const Lane& merge_lane(const char* piece, std::size_t bytes);
     bool merge_windows(std::string_view piece, std::size_t bytes, std::vector<std::uint32_t>& ids);
     bool join_window(std::string_view piece, std::size_t from, std::size_t bytes, std::vector<std::uint32_t>& ids);
     void merge_window(std::string_view piece, std::size_t begin, std::size_t bytes, const Window& known,
@@ -74,6 +107,7 @@ class BpeMerger
     std::size_t take_bucket(std::uint32_t rank);
 
     const BpeTables& tables_;
+    Lane lanes_[num_lanes];
     Window window_;
     Window next_;
     std::vector<Part> parts_;

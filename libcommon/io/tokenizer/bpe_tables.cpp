@@ -31,11 +31,20 @@ BpeTables::BpeTables(BpeDefinition definition) : definition_(std::move(definitio
     for (std::size_t byte = 0; byte < 256; ++byte)
     {
         byte_ids_[byte] = static_cast<std::int32_t>(definition_.byte_ids[byte]);
+        is_spelled_ =
+            is_spelled_ && (byte_ids_[byte] < 0 || definition_.tokens[static_cast<std::size_t>(byte_ids_[byte])] ==
+                                                       std::string(1, static_cast<char>(byte)));
     }
     by_rank_ = definition_.by_rank;
     add_tokens();
     if (definition_.by_rank) { add_ranked_merges(); }
     else { add_listed_merges(); }
+    add_byte_pairs();
+    add_lowest_ranks();
+}
+
+void BpeTables::add_byte_pairs()
+{
     byte_pairs_.assign(65536, no_rank);
     for (std::size_t i = 0; i < 65536; ++i)
     {
@@ -43,6 +52,43 @@ BpeTables::BpeTables(BpeDefinition definition) : definition_(std::move(definitio
         const std::int64_t right = definition_.byte_ids[i & 255];
         if (left < 0 || right < 0) { continue; }
         byte_pairs_[i] = pair_rank(static_cast<std::uint32_t>(left), static_cast<std::uint32_t>(right));
+    }
+}
+
+void BpeTables::add_lowest_ranks()
+{
+    lowest_before_.assign(65536, no_rank);
+    lowest_behind_.assign(65536, no_rank);
+    // A vocabulary whose merges do not make what their parts spell says nothing about what stands beside a byte.
+    if (!is_spelled_)
+    {
+        std::fill(lowest_before_.begin(), lowest_before_.end(), 0);
+        std::fill(lowest_behind_.begin(), lowest_behind_.end(), 0);
+        return;
+    }
+    const auto lower = [](std::uint32_t& lowest, std::uint32_t rank) { lowest = std::min(lowest, rank); };
+    std::vector<std::int32_t> byte_of(definition_.tokens.size(), -1);
+    for (std::size_t byte = 0; byte < 256; ++byte)
+    {
+        if (byte_ids_[byte] >= 0)
+        {
+            byte_of[static_cast<std::size_t>(byte_ids_[byte])] = static_cast<std::int32_t>(byte);
+        }
+    }
+    for (std::uint64_t slot = 0; slot <= pair_mask_; ++slot)
+    {
+        const std::size_t left = pairs_[slot] >> 43;
+        const std::size_t right = pairs_[slot] >> 22 & max_id;
+        // Of a token that no text spells nothing comes of text.
+        if (pairs_[slot] == empty_pair || definition_.tokens[left].empty() || definition_.tokens[right].empty())
+        {
+            continue;
+        }
+        const auto rank = static_cast<std::uint32_t>(pairs_[slot]) & no_rank;
+        const auto last = static_cast<std::size_t>(static_cast<unsigned char>(definition_.tokens[left].back()));
+        const auto first = static_cast<std::size_t>(static_cast<unsigned char>(definition_.tokens[right].front()));
+        if (byte_of[right] >= 0) { lower(lowest_before_[last << 8 | static_cast<std::size_t>(byte_of[right])], rank); }
+        if (byte_of[left] >= 0) { lower(lowest_behind_[static_cast<std::size_t>(byte_of[left]) << 8 | first], rank); }
     }
 }
 
@@ -65,7 +111,8 @@ void BpeTables::add_tokens()
 
 void BpeTables::size_pairs(std::size_t num)
 {
-    const int bits = table_bits(num);
+    // Emptier than the others: most pairs that are asked for are not there, which the first empty place tells.
+    const int bits = table_bits(num) + 1;
     pair_shift_ = 64 - bits;
     pair_mask_ = (std::uint64_t{1} << bits) - 1;
     pairs_ = HugeArray<std::uint64_t>(pair_mask_ + 1);
@@ -75,7 +122,7 @@ void BpeTables::size_pairs(std::size_t num)
 // A pair that is listed twice counts with its later rank, as in HF.
 void BpeTables::add_pair(std::uint32_t left, std::uint32_t right, std::uint32_t rank)
 {
-    const std::uint64_t key = static_cast<std::uint64_t>(left) << 21 | right;
+    const std::uint64_t key = pair_key(left, right);
     std::uint64_t slot = (key * pair_factor) >> pair_shift_;
     while (pairs_[slot] != empty_pair && pairs_[slot] >> 22 != key) { slot = (slot + 1) & pair_mask_; }
     pairs_[slot] = key << 22 | rank;
@@ -91,6 +138,12 @@ void BpeTables::add_listed_merges()
     {
         add_pair(merge.left, merge.right, rank++);
         merged_.push_back(merge.merged);
+        const std::string& left = definition_.tokens[merge.left];
+        const std::string& right = definition_.tokens[merge.right];
+        const std::string& both = definition_.tokens[merge.merged];
+        const bool is_spelled =
+            both.size() == left.size() + right.size() && both.starts_with(left) && both.ends_with(right);
+        is_spelled_ = is_spelled_ && (left.empty() || right.empty() || is_spelled);
     }
     definition_.merges = {};
 }

@@ -35,10 +35,16 @@ class BpeTables
     /// @throws FormatError for ids or merges beyond the limits
     explicit BpeTables(BpeDefinition definition);
 
-    /// Rank of the merge of two ids, no_rank without one.
-    std::uint32_t pair_rank(std::uint32_t left, std::uint32_t right) const
+    /// 42 bits.
+    static std::uint64_t pair_key(std::uint32_t left, std::uint32_t right)
     {
-        const std::uint64_t key = static_cast<std::uint64_t>(left) << 21 | right;
+        return static_cast<std::uint64_t>(left) << 21 | right;
+    }
+
+    /// Rank of the merge of two ids, no_rank without one.
+    std::uint32_t pair_rank(std::uint32_t left, std::uint32_t right) const { return pair_rank(pair_key(left, right)); }
+    std::uint32_t pair_rank(std::uint64_t key) const
+    {
         for (std::uint64_t slot = (key * pair_factor) >> pair_shift_;; slot = (slot + 1) & pair_mask_)
         {
             const std::uint64_t entry = pairs_[slot];
@@ -47,10 +53,23 @@ class BpeTables
         }
     }
 
+    /// Where pair_rank() will look first.
+    const void* pair_place(std::uint64_t key) const { return &pairs_[(key * pair_factor) >> pair_shift_]; }
+
     /// Same for two bytes, which both have an id.
     std::uint32_t byte_pair_rank(unsigned char left, unsigned char right) const
     {
         return byte_pairs_[static_cast<std::size_t>(left) << 8 | right];
+    }
+
+    /// Whether nothing can come before the merge of `left` and `right`, two bytes, where `before` and `behind` stand beside them (-1:
+    /// none): no merge that takes one of them to its other side has a lower rank. Then it may be done at once.
+    bool merges_first(int before, unsigned char left, unsigned char right, int behind) const
+    {
+        const std::uint32_t rank = byte_pair_rank(left, right);
+        return rank != no_rank && (before < 0 || rank < lowest_before_[static_cast<std::size_t>(before) << 8 | left]) &&
+               (behind < 0 ||
+                rank < lowest_behind_[static_cast<std::size_t>(right) << 8 | static_cast<std::size_t>(behind)]);
     }
 
     /// -1 where there is none.
@@ -60,6 +79,9 @@ class BpeTables
     std::int64_t num_ranks() const { return num_ranks_; }
     const BpeDefinition& definition() const { return definition_; }
     bool has_all_bytes() const { return has_all_bytes_; }
+
+    /// Where find_token() will look first.
+    const void* token_place(std::uint64_t hash) const { return &whole_[hash >> whole_shift_]; }
 
     /// Id of the token with exactly these bytes, -1 without one. `hash` is hash_piece() of them.
     std::int64_t find_token(std::string_view bytes, std::uint64_t hash) const
@@ -89,6 +111,8 @@ class BpeTables
     void add_ranked_merges();
     void add_pair(std::uint32_t left, std::uint32_t right, std::uint32_t rank);
     void size_pairs(std::size_t num);
+    void add_byte_pairs();
+    void add_lowest_ranks();
 
     BpeDefinition definition_;
     HugeArray<std::uint64_t> pairs_;
@@ -96,6 +120,8 @@ class BpeTables
     std::uint64_t pair_mask_ = 0;
     std::array<std::int32_t, 256> byte_ids_{};
     std::vector<std::uint32_t> byte_pairs_;
+    std::vector<std::uint32_t> lowest_before_;  ///< by last byte of a part and the single byte behind it
+    std::vector<std::uint32_t> lowest_behind_;  ///< by single byte and first byte of the part behind it
     std::vector<std::uint32_t> merged_;
     HugeArray<WholeEntry> whole_;
     int whole_shift_ = 0;
@@ -103,6 +129,7 @@ class BpeTables
     std::int64_t num_ranks_ = 0;
     bool has_all_bytes_ = true;
     bool by_rank_ = false;
+    bool is_spelled_ = true;  ///< each token has the bytes of the parts that make it
 };
 
 }  // namespace plimsoll

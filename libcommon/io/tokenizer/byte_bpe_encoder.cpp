@@ -15,6 +15,7 @@ ByteBpeEncoder::ByteBpeEncoder(const ByteBpe& bpe)
       window_(bpe.plan.rules),
       has_windows_(PieceWindow::is_available() && bpe.tables.has_all_bytes()),
       merger_(bpe.tables),
+      miss_ids_(queue_size * BpeMerger::max_short),
       out_(out_size + BpeMerger::max_short)
 {
     if (bpe.plan.kind == SplitPlan::Kind::stages) { stages_ = std::make_unique<StageSplitter>(bpe.plan.stages); }
@@ -139,52 +140,181 @@ inline void ByteBpeEncoder::queue_piece(const char* at, std::size_t bytes)
     queued.bytes = bytes;
     if (bytes > PieceCache::short_bytes)
     {
-        if (bytes <= PieceCache::long_bytes)
+        queued.hash = hash_piece({at, bytes});
+        if (bytes > PieceCache::long_bytes)
         {
-            queued.hash = hash_piece({at, bytes});
-            const PieceCache::Long* line = cache_.long_line(queued.hash);
-            __builtin_prefetch(line);
-            __builtin_prefetch(line + 1);
+            __builtin_prefetch(cache_.stored_line(queued.hash));
+            return;
         }
+        const PieceCache::Long* set = cache_.long_set(queued.hash);
+        __builtin_prefetch(set);
+        __builtin_prefetch(set + 1);
         return;
     }
     queued.key = {load_u64(at) & piece_masks[bytes].low, load_u64(at + 8) & piece_masks[bytes].high};
     queued.hash = hash_words(queued.key, bytes);
     queued.key.high |= static_cast<std::uint64_t>(bytes) << 56;
-    __builtin_prefetch(cache_.short_line(queued.hash));
+    __builtin_prefetch(cache_.short_set(queued.hash));
+}
+
+template<class Entry>
+inline void ByteBpeEncoder::emit(const Entry& entry)
+{
+    std::uint32_t* out = out_.data() + out_num_;
+    const std::uint32_t first = entry.ids[0];
+    std::memcpy(out, entry.ids, sizeof entry.ids);
+    out[0] = first & PieceCache::id_mask;
+    out_num_ += (first >> 28) + 1;
 }
 
 // Ids of what is in the queue, in order.
 void ByteBpeEncoder::drain_queue()
 {
+    static_assert(queue_size * PieceCache::long_ids <= out_size / 2);
+    if (out_num_ > out_size / 2) { flush(); }
     for (std::size_t i = 0; i < num_queued_; ++i)
     {
         const Queued& queued = queue_[i];
-        // Each piece appends at most max_short before the next look.
-        if (out_num_ >= out_size) { flush(); }
         if (queued.bytes > PieceCache::short_bytes)
         {
-            if (queued.bytes <= PieceCache::long_bytes) { long_piece(queued.at, queued.bytes, queued.hash); }
-            else { uncached_piece({queued.at, queued.bytes}); }
+            if (queued.bytes > BpeMerger::max_short)
+            {
+                settle_misses();
+                uncached_piece({queued.at, queued.bytes}, queued.hash);
+            }
+            else if (!emit_long(queued)) { add_miss(queued); }
             continue;
         }
-        PieceCache::Short* line = cache_.short_line(queued.hash);
-        const bool is_second = ((line->low ^ queued.key.low) | (line->high ^ queued.key.high)) != 0;
-        const PieceCache::Short* entry = line + (is_second ? 1 : 0);
-        ++counts_.cache_lookups;
+        PieceCache::Short* set = cache_.short_set(queued.hash);
+        const bool is_second = ((set->low ^ queued.key.low) | (set->high ^ queued.key.high)) != 0;
+        const PieceCache::Short* entry = set + (is_second ? 1 : 0);
         if (((entry->low ^ queued.key.low) | (entry->high ^ queued.key.high)) != 0)
         {
-            short_miss(queued.at, queued.bytes, queued.key, queued.hash, line);
+            add_miss(queued);
             continue;
         }
-        ++counts_.cache_hits;
-        std::uint32_t* out = out_.data() + out_num_;
-        const std::uint32_t first = entry->ids[0];
-        std::memcpy(out, entry->ids, sizeof entry->ids);
-        out[0] = first & PieceCache::id_mask;
-        out_num_ += (first >> 28) + 1;
+        emit(*entry);
     }
+    counts_.cache_lookups += static_cast<std::int64_t>(num_queued_);
+    counts_.cache_hits += static_cast<std::int64_t>(num_queued_);
+    settle_misses();
     num_queued_ = 0;
+}
+
+// Ids of a piece that is too long for a short entry, where its table has it.
+bool ByteBpeEncoder::emit_long(const Queued& queued)
+{
+    if (queued.bytes > PieceCache::long_bytes) { return false; }
+    const PieceCache::Long* entry =
+        PieceCache::find(cache_.long_set(queued.hash), PieceCache::long_words(queued.at, queued.bytes));
+    if (entry == nullptr) { return false; }
+    emit(*entry);
+    return true;
+}
+
+void ByteBpeEncoder::add_miss(const Queued& queued)
+{
+    misses_[num_misses_++] = {&queued, out_num_, nullptr, 0, Miss::Source::fresh};
+    if (queued.bytes <= PieceCache::short_bytes) { __builtin_prefetch(cache_.short_set(queued.hash) + 2); }
+    __builtin_prefetch(cache_.stored_line(queued.hash));
+    __builtin_prefetch(bpe_.tables.token_place(queued.hash));
+}
+
+// Everything up to here goes to the caller, the misses in their places; then they are kept.
+void ByteBpeEncoder::settle_misses()
+{
+    if (num_misses_ == 0) { return; }
+    resolve_misses();
+    std::size_t from = 0;
+    for (std::size_t i = 0; i < num_misses_; ++i)
+    {
+        const Miss& miss = misses_[i];
+        ids_->insert(ids_->end(), out_.data() + from, out_.data() + miss.out_at);
+        ids_->insert(ids_->end(), miss.ids, miss.ids + miss.num_ids);
+        from = miss.out_at;
+    }
+    ids_->insert(ids_->end(), out_.data() + from, out_.data() + out_num_);
+    out_num_ = 0;
+    // Only now: what find_stored() gave is gone when the store is emptied.
+    for (std::size_t i = 0; i < num_misses_; ++i)
+    {
+        counts_.cache_hits -= misses_[i].source == Miss::Source::fresh ? 1 : 0;
+        if (misses_[i].source != Miss::Source::store) { keep(misses_[i]); }
+    }
+    num_misses_ = 0;
+}
+
+// Whether the piece was met before.
+bool ByteBpeEncoder::recall(Miss& miss, std::uint32_t* ids)
+{
+    const Queued& queued = *miss.queued;
+    const PieceCache::Short* entry = nullptr;
+    if (queued.bytes <= PieceCache::short_bytes)
+    {
+        entry = PieceCache::find_behind(cache_.short_set(queued.hash), queued.key);
+    }
+    if (entry != nullptr)
+    {
+        // It is about to move to the front of its set.
+        std::memcpy(ids, entry->ids, sizeof entry->ids);
+        ids[0] &= PieceCache::id_mask;
+        miss.ids = ids;
+        miss.num_ids = (entry->ids[0] >> 28) + 1;
+        miss.source = Miss::Source::set;
+        return true;
+    }
+    miss.ids = cache_.find_stored({queued.at, queued.bytes}, queued.hash, miss.num_ids);
+    if (miss.ids != nullptr) { miss.source = Miss::Source::store; }
+    return miss.ids != nullptr;
+}
+
+// What was met before, what is a token, and what has to be merged.
+void ByteBpeEncoder::resolve_misses()
+{
+    jobs_.clear();
+    std::uint32_t* ids = miss_ids_.data();
+    for (std::size_t i = 0; i < num_misses_; ++i, ids += BpeMerger::max_short)
+    {
+        Miss& miss = misses_[i];
+        if (recall(miss, ids)) { continue; }
+        const std::string_view piece(miss.queued->at, miss.queued->bytes);
+        miss.ids = ids;
+        const std::int64_t id =
+            bpe_.tables.definition().whole_first ? bpe_.tables.find_token(piece, miss.queued->hash) : -1;
+        miss.num_ids = id >= 0 ? 1 : 0;
+        if (id >= 0) { *ids = static_cast<std::uint32_t>(id); }
+        else { jobs_.push_back({piece.data(), piece.size(), ids, 0}); }
+    }
+    merger_.merge_all(jobs_.data(), jobs_.size());
+    std::size_t job = 0;
+    for (std::size_t i = 0; i < num_misses_; ++i)
+    {
+        if (misses_[i].num_ids == 0) { misses_[i].num_ids = jobs_[job++].num_ids; }
+    }
+}
+
+// A piece may miss more than once in one queue.
+void ByteBpeEncoder::keep(const Miss& miss)
+{
+    const Queued& queued = *miss.queued;
+    if (queued.bytes <= PieceCache::short_bytes && miss.num_ids <= PieceCache::short_ids)
+    {
+        PieceCache::put(cache_.short_set(queued.hash), queued.key, miss.ids, miss.num_ids);
+        return;
+    }
+    const bool is_long = queued.bytes > PieceCache::short_bytes && queued.bytes <= PieceCache::long_bytes;
+    if (is_long && miss.num_ids <= PieceCache::long_ids)
+    {
+        PieceCache::put(cache_.long_set(queued.hash), PieceCache::long_words(queued.at, queued.bytes), miss.ids,
+                        miss.num_ids);
+        return;
+    }
+    const std::string_view piece(queued.at, queued.bytes);
+    std::size_t num = 0;
+    if (cache_.find_stored(piece, queued.hash, num) == nullptr)
+    {
+        cache_.store(piece, queued.hash, miss.ids, miss.num_ids);
+    }
 }
 
 // As far as whole windows go; returns where the next piece begins.
@@ -217,7 +347,10 @@ const char* ByteBpeEncoder::encode_windows(const char* at, const char* end)
 void ByteBpeEncoder::piece(const char* at, std::size_t bytes)
 {
     if (out_num_ >= out_size) { flush(); }
-    if (!bpe_.tables.has_all_bytes() || bytes > PieceCache::long_bytes) { uncached_piece({at, bytes}); }
+    if (!bpe_.tables.has_all_bytes() || bytes > PieceCache::long_bytes)
+    {
+        uncached_piece({at, bytes}, hash_piece({at, bytes}));
+    }
     else if (bytes <= PieceCache::short_bytes) { short_piece(at, bytes); }
     else { long_piece(at, bytes, hash_piece({at, bytes})); }
 }
@@ -227,60 +360,46 @@ void ByteBpeEncoder::short_piece(const char* at, std::size_t bytes)
     PieceWords key = load_piece(at, bytes);
     const std::uint64_t hash = hash_words(key, bytes);
     key.high |= static_cast<std::uint64_t>(bytes) << 56;
-    PieceCache::Short* line = cache_.short_line(hash);
+    PieceCache::Short* set = cache_.short_set(hash);
     ++counts_.cache_lookups;
     for (int i = 0; i < 2; ++i)
     {
-        const PieceCache::Short& entry = line[i];
+        const PieceCache::Short& entry = set[i];
         if (entry.low != key.low || entry.high != key.high) { continue; }
-        std::uint32_t* out = out_.data() + out_num_;
-        std::memcpy(out, entry.ids, sizeof entry.ids);
-        out[0] &= PieceCache::id_mask;
-        out_num_ += (entry.ids[0] >> 28) + 1;
+        emit(entry);
         ++counts_.cache_hits;
         return;
     }
-    short_miss(at, bytes, key, hash, line);
+    short_miss(at, bytes, key, hash, set);
 }
 
 void ByteBpeEncoder::short_miss(const char* at, std::size_t bytes, PieceWords key, std::uint64_t hash,
-                                PieceCache::Short* line)
+                                PieceCache::Short* set)
 {
     const std::string_view piece(at, bytes);
     if (use_stored(piece, hash)) { return; }
     const std::size_t num = resolve(at, bytes, hash);
-    if (num <= PieceCache::short_ids) { PieceCache::put(line, key, out_.data() + out_num_, num); }
+    if (num <= PieceCache::short_ids) { PieceCache::put(set, key, out_.data() + out_num_, num); }
     else { cache_.store(piece, hash, out_.data() + out_num_, num); }
     out_num_ += num;
 }
 
 void ByteBpeEncoder::long_piece(const char* at, std::size_t bytes, std::uint64_t hash)
 {
-    std::uint64_t words[4] = {load_u64(at), load_u64(at + 8), 0, 0};
-    if (bytes > 16)
-    {
-        const PieceWords tail = load_piece(at + 16, bytes - 16);
-        words[2] = tail.low;
-        words[3] = tail.high;
-    }
-    words[3] |= static_cast<std::uint64_t>(bytes) << 56;
-    PieceCache::Long* line = cache_.long_line(hash);
-    std::uint32_t* out = out_.data() + out_num_;
+    const PieceCache::LongWords words = PieceCache::long_words(at, bytes);
+    PieceCache::Long* set = cache_.long_set(hash);
     ++counts_.cache_lookups;
-    for (int i = 0; i < 2; ++i)
+    if (const PieceCache::Long* entry = PieceCache::find(set, words))
     {
-        const PieceCache::Long& entry = line[i];
-        if (std::memcmp(entry.words, words, sizeof words) != 0) { continue; }
-        std::memcpy(out, entry.ids, sizeof entry.ids);
-        out[0] &= PieceCache::id_mask;
-        out_num_ += (entry.ids[0] >> 28) + 1;
+        emit(*entry);
         ++counts_.cache_hits;
         return;
     }
     if (use_stored({at, bytes}, hash)) { return; }
     const std::size_t num = resolve(at, bytes, hash);
+    const std::uint32_t* out = out_.data() + out_num_;
     if (num > PieceCache::long_ids) { cache_.store({at, bytes}, hash, out, num); }
-    else { PieceCache::put(line, words, out, num); }
+    else { PieceCache::put(set, words, out, num); }
     out_num_ += num;
 }
 
@@ -321,10 +440,9 @@ bool ByteBpeEncoder::use_stored(std::string_view piece, std::uint64_t hash)
 }
 
 // Longer than the tables' pieces, or with bytes that have no id.
-void ByteBpeEncoder::uncached_piece(std::string_view piece)
+void ByteBpeEncoder::uncached_piece(std::string_view piece, std::uint64_t hash)
 {
     if (piece.empty()) { return; }
-    const std::uint64_t hash = hash_piece(piece);
     const bool is_stored = piece.size() <= PieceCache::store_bytes && bpe_.tables.has_all_bytes();
     ++counts_.cache_lookups;
     if (is_stored && use_stored(piece, hash)) { return; }

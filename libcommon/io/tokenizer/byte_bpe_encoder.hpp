@@ -50,6 +50,22 @@ class ByteBpeEncoder final : public TokenEncoder
         std::size_t bytes;
     };
 
+    /// A queued piece that the tables of pieces do not have. Those of one queue are looked up and merged together.
+    struct Miss
+    {
+        const Queued* queued;
+        std::size_t out_at;  ///< how much of out_ stands before it
+        const std::uint32_t* ids;
+        std::size_t num_ids;
+        /// fresh: never met, or forgotten.
+        enum class Source
+        {
+            fresh,
+            set,
+            store
+        } source;
+    };
+
     void split_added(const AddedTokenMatcher& matcher, std::string_view text, std::vector<AddedPart>& parts);
     void encode_normalized(std::string_view text);
     void encode_text(std::string_view text);
@@ -57,12 +73,20 @@ class ByteBpeEncoder final : public TokenEncoder
     const char* encode_windows(const char* at, const char* end);
     void queue_piece(const char* at, std::size_t bytes);
     void drain_queue();
+    template<class Entry>
+    void emit(const Entry& entry);
+    bool emit_long(const Queued& queued);
+    bool recall(Miss& miss, std::uint32_t* ids);
+    void add_miss(const Queued& queued);
+    void settle_misses();
+    void resolve_misses();
+    void keep(const Miss& miss);
     bool use_stored(std::string_view piece, std::uint64_t hash);
     void piece(const char* at, std::size_t bytes);
     void short_piece(const char* at, std::size_t bytes);
-    void short_miss(const char* at, std::size_t bytes, PieceWords key, std::uint64_t hash, PieceCache::Short* line);
+    void short_miss(const char* at, std::size_t bytes, PieceWords key, std::uint64_t hash, PieceCache::Short* set);
     void long_piece(const char* at, std::size_t bytes, std::uint64_t hash);
-    void uncached_piece(std::string_view piece);
+    void uncached_piece(std::string_view piece, std::uint64_t hash);
     std::size_t resolve(const char* at, std::size_t bytes, std::uint64_t hash);
     void flush();
 
@@ -81,6 +105,10 @@ class ByteBpeEncoder final : public TokenEncoder
     std::vector<std::uint32_t>* ids_ = nullptr;
     std::array<Queued, queue_size> queue_{};
     std::size_t num_queued_ = 0;
+    std::array<Miss, queue_size> misses_{};
+    std::size_t num_misses_ = 0;
+    std::vector<BpeMerger::Job> jobs_;
+    std::vector<std::uint32_t> miss_ids_;  ///< of one queue's misses
     std::size_t out_num_ = 0;
     std::vector<std::uint32_t> out_;  ///< filled before it goes to the caller's vector at once
 };

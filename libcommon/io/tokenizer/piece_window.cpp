@@ -81,7 +81,8 @@ inline void PieceWindow::classify_wide(const char* at, WindowMasks& m) const
     {
         const __m128i x = _mm_load_si128(reinterpret_cast<const __m128i*>(row + 16 * part));
         const __m128i classes = _mm_and_si128(x, _mm_set1_epi8(15));
-        const auto of = [&](CharClass c) { return bits_of(_mm_cmpeq_epi8(classes, _mm_set1_epi8(static_cast<char>(c))), part); };
+        const auto of = [&](CharClass c)
+        { return bits_of(_mm_cmpeq_epi8(classes, _mm_set1_epi8(static_cast<char>(c))), part); };
         wide.lower |= of(class_lower);
         wide.upper |= of(class_upper);
         wide.letter |= of(class_letter);

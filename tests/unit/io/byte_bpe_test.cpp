@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "io/tokenizer/bpe_merger.hpp"
+#include "io/tokenizer/byte_bpe_encoder.hpp"
 #include "io/tokenizer/piece_hash.hpp"
 #include "io/tokenizer/rank_file.hpp"
 #include "io/tokenizer/tokenizer.hpp"
@@ -110,6 +111,94 @@ TEST(BpeMerger, ShortAndLongPiecesMergeAsTheDefinitionSays)
             ASSERT_EQ(ids, merge_naively(tables, piece)) << piece;
         }
     }
+}
+
+TEST(BpeMerger, AVocabularyWhoseMergesSpellSomethingElseIsMergedByItsRanksAllTheSame)
+{
+    BpeDefinition definition = random_definition(6, 40, false);
+    for (std::size_t id = 256; id < definition.tokens.size(); ++id)
+    {
+        definition.tokens[id] = "z" + std::to_string(id);
+    }
+    const BpeTables tables(std::move(definition));
+    BpeMerger merger(tables);
+    std::mt19937_64 random(8);
+    for (int i = 0; i < 300; ++i)
+    {
+        std::string piece;
+        for (std::size_t bytes = 1 + random() % 20; bytes > 0; --bytes)
+        {
+            piece.push_back(static_cast<char>('a' + random() % 4));
+        }
+        std::vector<std::uint32_t> ids;
+        merger.merge(piece, ids);
+        ASSERT_EQ(ids, merge_naively(tables, piece)) << piece;
+    }
+}
+
+TEST(BpeMerger, ManyPiecesSideBySideMergeAsEachAlone)
+{
+    const BpeTables tables(random_definition(9, 60, false));
+    BpeMerger merger(tables);
+    std::mt19937_64 random(2);
+    for (const std::size_t num : {0, 1, 7, 8, 9, 100})
+    {
+        std::vector<std::string> pieces(num);
+        std::vector<std::uint32_t> ids(num * BpeMerger::max_short);
+        std::vector<BpeMerger::Job> jobs;
+        for (std::size_t i = 0; i < num; ++i)
+        {
+            const std::size_t bytes = 1 + random() % (i % 3 == 0 ? BpeMerger::max_short : 9);
+            while (pieces[i].size() < bytes) { pieces[i].push_back(static_cast<char>('a' + random() % 4)); }
+            jobs.push_back({pieces[i].data(), bytes, &ids[i * BpeMerger::max_short], 0});
+        }
+        merger.merge_all(jobs.data(), num);
+        for (std::size_t i = 0; i < num; ++i)
+        {
+            ASSERT_EQ(std::vector<std::uint32_t>(jobs[i].ids, jobs[i].ids + jobs[i].num_ids),
+                      merge_naively(tables, pieces[i]))
+                << pieces[i];
+        }
+    }
+}
+
+// So many distinct pieces that some sets of the tables overflow, of all lengths, some of them again and again.
+TEST(ByteBpeEncoder, GivesTheSameIdsWhateverItRemembersOfPieces)
+{
+    ByteBpe bpe(random_definition(4, 60, false));
+    bpe.plan = plan_of_rules(*find_split_rules("gpt2"));
+    std::mt19937_64 random(3);
+    std::string text;
+    for (int i = 0; i < 60000; ++i)
+    {
+        const std::size_t longest = random() % 16 == 0 ? 90 : random() % 4 == 0 ? 30 : 14;
+        text.push_back(' ');
+        for (std::size_t bytes = 1 + random() % longest; bytes > 0; --bytes)
+        {
+            text += random() % 9 == 0 ? "\u0436" : std::string(1, static_cast<char>('a' + random() % 4));
+        }
+        if (random() % 3 == 0) { text += " the cat"; }
+    }
+    std::vector<std::uint32_t> wanted;
+    const PieceScanner scanner(bpe.plan.rules);
+    BpeMerger merger(bpe.tables);
+    const char* const end = text.data() + text.size();
+    for (const char* at = text.data(); at < end;)
+    {
+        const char* stop = scanner.next(at, end);
+        merger.merge({at, static_cast<std::size_t>(stop - at)}, wanted);
+        at = stop;
+    }
+    ByteBpeEncoder encoder(bpe);
+    for (int pass = 0; pass < 2; ++pass)
+    {
+        std::vector<std::uint32_t> ids;
+        encoder.encode(text, ids);
+        EXPECT_TRUE(ids == wanted) << "pass " << pass;
+    }
+    const auto& counts = encoder.counts();
+    EXPECT_GT(counts.cache_hits, counts.cache_lookups / 2);
+    EXPECT_LT(counts.cache_hits, counts.cache_lookups - 60000 / 2);
 }
 
 TEST(BpeMerger, AMillionEqualLettersTakeNoTime)
