@@ -157,48 +157,68 @@ inline void ByteBpeEncoder::queue_piece(const char* at, std::size_t bytes)
     __builtin_prefetch(cache_.short_set(queued.hash));
 }
 
-template<class Entry>
-inline void ByteBpeEncoder::emit(const Entry& entry)
+namespace
 {
-    std::uint32_t* out = out_.data() + out_num_;
+
+// Writes an entry's ids, and more that do not count. Returns how many count.
+template<class Entry>
+inline std::size_t put_ids(const Entry& entry, std::uint32_t* out)
+{
     const std::uint32_t first = entry.ids[0];
     std::memcpy(out, entry.ids, sizeof entry.ids);
     out[0] = first & PieceCache::id_mask;
-    out_num_ += (first >> 28) + 1;
+    return (first >> 28) + 1;
 }
+
+}  // namespace
 
 // Ids of what is in the queue, in order.
 void ByteBpeEncoder::drain_queue()
 {
     static_assert(queue_size * PieceCache::long_ids <= out_size / 2);
     if (out_num_ > out_size / 2) { flush(); }
-    for (std::size_t i = 0; i < num_queued_; ++i)
+    const std::size_t num = num_queued_;
+    std::uint32_t* const out = out_.data();
+    std::size_t out_num = out_num_;
+    for (std::size_t i = 0; i < num; ++i)
     {
         const Queued& queued = queue_[i];
-        if (queued.bytes > PieceCache::short_bytes)
+        if (queued.bytes <= PieceCache::short_bytes)
         {
-            if (queued.bytes > BpeMerger::max_short)
+            const PieceCache::Short* set = cache_.short_set(queued.hash);
+            const bool is_second = ((set->low ^ queued.key.low) | (set->high ^ queued.key.high)) != 0;
+            const PieceCache::Short& entry = set[is_second ? 1 : 0];
+            if (((entry.low ^ queued.key.low) | (entry.high ^ queued.key.high)) == 0)
             {
-                settle_misses();
-                uncached_piece({queued.at, queued.bytes}, queued.hash);
+                out_num += put_ids(entry, out + out_num);
+                continue;
             }
-            else if (!emit_long(queued)) { add_miss(queued); }
-            continue;
         }
-        PieceCache::Short* set = cache_.short_set(queued.hash);
-        const bool is_second = ((set->low ^ queued.key.low) | (set->high ^ queued.key.high)) != 0;
-        const PieceCache::Short* entry = set + (is_second ? 1 : 0);
-        if (((entry->low ^ queued.key.low) | (entry->high ^ queued.key.high)) != 0)
-        {
-            add_miss(queued);
-            continue;
-        }
-        emit(*entry);
+        out_num_ = out_num;
+        drain_unusual(queued);
+        out_num = out_num_;
     }
-    counts_.cache_lookups += static_cast<std::int64_t>(num_queued_);
-    counts_.cache_hits += static_cast<std::int64_t>(num_queued_);
+    out_num_ = out_num;
     settle_misses();
+    counts_.cache_lookups += static_cast<std::int64_t>(num);
+    counts_.cache_hits += static_cast<std::int64_t>(num);
     num_queued_ = 0;
+}
+
+// A long piece, or a short one that is not in front of its set.
+void ByteBpeEncoder::drain_unusual(const Queued& queued)
+{
+    if (queued.bytes <= BpeMerger::max_short)
+    {
+        if (queued.bytes <= PieceCache::short_bytes || !emit_long(queued)) { add_miss(queued); }
+        return;
+    }
+    settle_misses();
+    // It may leave max_short ids in out_, and so may each of the queue.
+    if (out_num_ > out_size / 2) { flush(); }
+    uncached_piece({queued.at, queued.bytes}, queued.hash);
+    --counts_.cache_lookups;  // counted there
+    --counts_.cache_hits;
 }
 
 // Ids of a piece that is too long for a short entry, where its table has it.
@@ -208,7 +228,7 @@ bool ByteBpeEncoder::emit_long(const Queued& queued)
     const PieceCache::Long* entry =
         PieceCache::find(cache_.long_set(queued.hash), PieceCache::long_words(queued.at, queued.bytes));
     if (entry == nullptr) { return false; }
-    emit(*entry);
+    out_num_ += put_ids(*entry, out_.data() + out_num_);
     return true;
 }
 
@@ -366,7 +386,7 @@ void ByteBpeEncoder::short_piece(const char* at, std::size_t bytes)
     {
         const PieceCache::Short& entry = set[i];
         if (entry.low != key.low || entry.high != key.high) { continue; }
-        emit(entry);
+        out_num_ += put_ids(entry, out_.data() + out_num_);
         ++counts_.cache_hits;
         return;
     }
@@ -391,7 +411,7 @@ void ByteBpeEncoder::long_piece(const char* at, std::size_t bytes, std::uint64_t
     ++counts_.cache_lookups;
     if (const PieceCache::Long* entry = PieceCache::find(set, words))
     {
-        emit(*entry);
+        out_num_ += put_ids(*entry, out_.data() + out_num_);
         ++counts_.cache_hits;
         return;
     }

@@ -73,8 +73,7 @@ class ByteBpeEncoder final : public TokenEncoder
     const char* encode_windows(const char* at, const char* end);
     void queue_piece(const char* at, std::size_t bytes);
     void drain_queue();
-    template<class Entry>
-    void emit(const Entry& entry);
+    void drain_unusual(const Queued& queued);
     bool emit_long(const Queued& queued);
     bool recall(Miss& miss, std::uint32_t* ids);
     void add_miss(const Queued& queued);

@@ -7,7 +7,7 @@
 #include "io/tokenizer/piece_scanner.hpp"
 
 #if defined(__SSE2__)
-#include <emmintrin.h>
+#include <immintrin.h>
 #endif
 
 namespace plimsoll
@@ -51,6 +51,49 @@ inline void PieceWindow::classify(const char* at, WindowMasks& m)
     }
     m.blank = (m.blank | m.space) & ~m.newline;
 }
+
+namespace
+{
+
+#define PLIMSOLL_AVX2 __attribute__((target("avx2")))
+
+PLIMSOLL_AVX2 inline __m256i in_range_32(__m256i bytes, char first, char num)
+{
+    const __m256i shifted = _mm256_sub_epi8(bytes, _mm256_set1_epi8(first));
+    return _mm256_cmpeq_epi8(_mm256_min_epu8(shifted, _mm256_set1_epi8(num)), shifted);
+}
+
+PLIMSOLL_AVX2 inline __m256i equal_32(__m256i bytes, char c) { return _mm256_cmpeq_epi8(bytes, _mm256_set1_epi8(c)); }
+
+// Bits of both halves of a window.
+PLIMSOLL_AVX2 inline std::uint64_t bits_64(__m256i low, __m256i high)
+{
+    return static_cast<std::uint32_t>(_mm256_movemask_epi8(low)) |
+           static_cast<std::uint64_t>(static_cast<std::uint32_t>(_mm256_movemask_epi8(high))) << 32;
+}
+
+}  // namespace
+
+PLIMSOLL_AVX2 void PieceWindow::classify_avx2(const char* at, WindowMasks& m)
+{
+    const __m256i x = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
+    const __m256i y = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at + 32));
+    m.lower = bits_64(in_range_32(x, 'a', 25), in_range_32(y, 'a', 25));
+    m.upper = bits_64(in_range_32(x, 'A', 25), in_range_32(y, 'A', 25));
+    m.number = bits_64(in_range_32(x, '0', 9), in_range_32(y, '0', 9));
+    m.space = bits_64(equal_32(x, ' '), equal_32(y, ' '));
+    m.newline = bits_64(_mm256_or_si256(equal_32(x, '\n'), equal_32(x, '\r')),
+                        _mm256_or_si256(equal_32(y, '\n'), equal_32(y, '\r')));
+    m.blank = (bits_64(in_range_32(x, '\t', 4), in_range_32(y, '\t', 4)) | m.space) & ~m.newline;
+    m.apostrophe = bits_64(equal_32(x, '\''), equal_32(y, '\''));
+    m.slash = bits_64(equal_32(x, '/'), equal_32(y, '/'));
+    m.non_ascii = bits_64(x, y);
+    m.inner = bits_64(_mm256_cmpgt_epi8(_mm256_set1_epi8('\xC0'), x), _mm256_cmpgt_epi8(_mm256_set1_epi8('\xC0'), y));
+}
+
+#undef PLIMSOLL_AVX2
+
+bool PieceWindow::knows_avx2() { return __builtin_cpu_supports("avx2") != 0; }
 
 // Properties of each character go to all of its bytes in a row of the window's shape, of which the masks are then made at once: no
 // branch and no chain from one character to the next.
@@ -105,6 +148,8 @@ inline void PieceWindow::classify_wide(const char* at, WindowMasks& m) const
 #else
 
 void PieceWindow::classify(const char*, WindowMasks&) {}
+void PieceWindow::classify_avx2(const char*, WindowMasks&) {}
+bool PieceWindow::knows_avx2() { return false; }
 void PieceWindow::classify_wide(const char*, WindowMasks&) const {}
 
 #endif
@@ -223,7 +268,8 @@ std::uint64_t PieceWindow::boundaries(const char* at, const WindowMasks& m) cons
 std::uint64_t PieceWindow::find(const char* at) const
 {
     WindowMasks m;
-    classify(at, m);
+    if (has_avx2_) { classify_avx2(at, m); }
+    else { classify(at, m); }
     if (m.non_ascii != 0) { classify_wide(at, m); }
     return boundaries(at, m);
 }

@@ -36,11 +36,19 @@ class PieceWindow
     /// How many bytes behind a window must be there to be read.
     static constexpr std::ptrdiff_t slack = 16;
 
-    explicit PieceWindow(const SplitRules& rules) : rules_(rules), tables_(UnicodeTables::get()) {}
+    explicit PieceWindow(const SplitRules& rules, bool with_avx2 = knows_avx2())
+        : rules_(rules),
+          tables_(UnicodeTables::get()),
+          has_avx2_(with_avx2)
+    {
+    }
 
     /// Places above 0 where pieces begin, as bits, up to the last of which the answer is sure; 0: none is sure. A piece begins at
     /// `at`. @pre bytes + slack can be read
     std::uint64_t find(const char* at) const;
+
+    /// Whether this processor has what the faster of the two ways needs.
+    static bool knows_avx2();
 
     static bool is_available()
     {
@@ -53,6 +61,7 @@ class PieceWindow
 
   private:
     static void classify(const char* at, WindowMasks& m);
+    static void classify_avx2(const char* at, WindowMasks& m);
     void classify_wide(const char* at, WindowMasks& m) const;
     std::uint64_t boundaries(const char* at, const WindowMasks& m) const;
     std::uint64_t number_groups(std::uint64_t number, const WindowMasks& m) const;
@@ -60,6 +69,7 @@ class PieceWindow
 
     SplitRules rules_;
     const UnicodeTables& tables_;
+    bool has_avx2_;
 };
 
 /// Bits of whole characters whose first byte is in `first`.

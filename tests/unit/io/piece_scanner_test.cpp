@@ -197,6 +197,7 @@ TEST(PieceWindow, BeginsPiecesWhereTheScannerDoes)
         const SplitRules& rules = *find_split_rules(row.rules);
         const PieceScanner scanner(rules);
         const PieceWindow window(rules);
+        const PieceWindow plain(rules, false);
         std::mt19937_64 random(11);
         for (int i = 0; i < 500 && PieceWindow::is_available(); ++i)
         {
@@ -208,6 +209,7 @@ TEST(PieceWindow, BeginsPiecesWhereTheScannerDoes)
                 wanted |= end < 64 ? std::uint64_t{1} << end : 0;
             }
             const std::uint64_t starts = window.find(text.data());
+            ASSERT_EQ(starts, plain.find(text.data())) << row.rules << ": " << ::testing::PrintToString(text);
             if (starts == 0) { continue; }
             ++num_sure;
             std::uint64_t known = starts;  // all bits up to the highest
