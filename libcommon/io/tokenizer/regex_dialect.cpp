@@ -9,8 +9,6 @@ namespace plimsoll
 namespace
 {
 
-bool begins(std::string_view text, std::string_view start) { return text.substr(0, start.size()) == start; }
-
 /// Length of the escape at the start of `rest`; 0 when the engines differ in it. \w has marks in Oniguruma and none in PCRE2, \h is a
 /// hexadecimal digit there and blank here, \v one character there, scripts are PCRE2's script extensions; of \p categories pass.
 std::size_t escape_length(std::string_view rest)
@@ -53,7 +51,7 @@ std::string foreign_group(std::string_view rest)
     if (rest.size() < 2 || rest[1] != '?') { return rest.size() > 1 && rest[1] == '*' ? "(*" : ""; }
     for (const char* same : {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:", "(?i)"})
     {
-        if (begins(rest, same)) { return ""; }
+        if (rest.starts_with(same)) { return ""; }
     }
     return std::string(rest.substr(0, 3));
 }
@@ -93,12 +91,12 @@ std::string foreign_construct(std::string_view pattern)
         {
             if (rest[0] == ']') { in_class = false; }
             if (rest[0] == '[') { foreign = "[ inside []"; }
-            if (begins(rest, "&&")) { foreign = "&&"; }
+            if (rest.starts_with("&&")) { foreign = "&&"; }
         }
         else if (rest[0] == '[')
         {
             in_class = true;
-            length = begins(rest, "[^") ? 2 : 1;
+            length = rest.starts_with("[^") ? 2 : 1;
             if (rest.size() > length && rest[length] == ']') { ++length; }
         }
         else if (rest[0] == '{') { foreign = foreign_interval(rest); }
