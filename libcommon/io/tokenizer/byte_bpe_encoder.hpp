@@ -39,7 +39,7 @@ class ByteBpeEncoder final : public TokenEncoder
 
   private:
     static constexpr std::size_t out_size = 4096;
-    static constexpr std::size_t queue_size = 192;
+    static constexpr std::size_t queue_size = 128;
 
     /// A piece between being found and being looked up: in this time its cache entry comes from memory.
     struct Queued
