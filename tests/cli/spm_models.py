@@ -43,3 +43,35 @@ def training_text(source_dir):
               "Съешь же ещё этих мягких французских булок, да выпей чаю.", "빠른 갈색 여우가 게으른 개를 뛰어넘는다.",
               "नमस्ते दुनिया, यह एक परीक्षण है।", "０１２３ ﬁne ½ ＡＢＣ\u3000x 12345 3.14159", "    indented\tby\ttabs"]
     return "\n".join(line for part in parts for line in part.splitlines() if line) + "\n" + "\n".join(others * 40)
+
+
+def fields(data):
+    """(number, bytes or None) of the fields of a protobuf message."""
+    at = 0
+
+    def read_varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(data):
+        key = read_varint()
+        size = {0: 0, 1: 8, 5: 4}.get(key & 7)
+        if key & 7 == 0:
+            read_varint()
+        elif key & 7 == 2:
+            size = read_varint()
+        yield key >> 3, data[at : at + size] if key & 7 == 2 else None
+        at += size
+
+
+def charsmap_of(model_bytes):
+    """The precompiled_charsmap of a model file."""
+    rules = next(data for number, data in fields(model_bytes) if number == 3)
+    return next(data for number, data in fields(rules) if number == 2)

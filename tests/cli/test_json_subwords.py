@@ -85,11 +85,11 @@ def refusal(tools, path):
 
 def test_what_is_not_built_is_refused_by_name(tools, tmp_path):
     tokenizer = Tokenizer(models.BPE({"<unk>": 0, "a": 1}, [], unk_token="<unk>"))
-    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.normalizer = normalizers.BertNormalizer()
     path = tmp_path / "t.json"
     tokenizer.save(str(path))
-    assert refusal(tools, path) == (2, f"{path}: normalizer Lowercase is not supported\n")
+    assert refusal(tools, path) == (2, f"{path}: normalizer BertNormalizer is not supported\n")
     tokenizer.normalizer = LLAMA
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.pre_tokenizer = pre_tokenizers.UnicodeScripts()
     tokenizer.save(str(path))
-    assert refusal(tools, path) == (2, f"{path}: pre_tokenizer Whitespace is not supported here\n")
+    assert refusal(tools, path) == (2, f"{path}: pre_tokenizer UnicodeScripts is not supported here\n")

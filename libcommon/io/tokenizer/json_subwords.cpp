@@ -6,8 +6,9 @@
 #include "base/digest.hpp"
 #include "base/error.hpp"
 #include "io/tokenizer/added_tokens.hpp"
+#include "io/tokenizer/json_normalizer.hpp"
+#include "io/tokenizer/json_pre_tokenizer.hpp"
 #include "io/tokenizer/subword_model.hpp"
-#include "io/tokenizer/unicode_normalize.hpp"
 
 namespace plimsoll
 {
@@ -28,87 +29,6 @@ void replace_all(std::string& text, const std::string& from, const std::string& 
         out.append(text, at, found - at).append(to);
     }
     text = out.append(text, at);
-}
-
-/// One step of the normalizer.
-struct JsonStep
-{
-    enum class Kind
-    {
-        prepend,
-        replace,
-        form,
-    };
-    Kind kind = Kind::replace;
-    std::string from, to;
-    NormalForm form = NormalForm::nfc;
-};
-
-void read_steps(const Json& json, const std::string& path, std::vector<JsonStep>& steps)
-{
-    if (json.is_null()) { return; }
-    const std::string type = json.value("type", "");
-    const std::pair<const char*, NormalForm> forms[] = {{"NFC", NormalForm::nfc},
-                                                        {"NFD", NormalForm::nfd},
-                                                        {"NFKC", NormalForm::nfkc},
-                                                        {"NFKD", NormalForm::nfkd}};
-    for (const auto& [name, form] : forms)
-    {
-        if (type == name) { return steps.push_back({JsonStep::Kind::form, "", "", form}); }
-    }
-    if (type == "Sequence")
-    {
-        for (const Json& step : json.at("normalizers")) { read_steps(step, path, steps); }
-    }
-    else if (type == "Prepend") { steps.push_back({JsonStep::Kind::prepend, "", json.at("prepend"), {}}); }
-    else if (type == "Replace" && json.at("pattern").contains("String"))
-    {
-        steps.push_back({JsonStep::Kind::replace, json.at("pattern").at("String"), json.at("content"), {}});
-    }
-    else
-    {
-        throw FormatError(
-            fmt::format("{}: normalizer {} is not supported{}", path, type,
-                        type == "Precompiled" ? ". use the sentencepiece .model of the same tokenizer" : ""));
-    }
-}
-
-/// What stands before the model: Metaspace, or nothing.
-struct JsonMetaspace
-{
-    enum class Prepend
-    {
-        never,
-        first,
-        always,
-    };
-    bool active = false;
-    bool split = true;
-    std::string replacement{json_space};
-    Prepend prepend = Prepend::always;
-};
-
-JsonMetaspace read_metaspace(const Json& json, const std::vector<JsonStep>& steps, const std::string& path)
-{
-    JsonMetaspace space;
-    if (json.is_null()) { return space; }
-    const std::string type = json.value("type", "");
-    // Gemma splits at spaces that its normalizer has replaced.
-    const bool no_spaces =
-        std::any_of(steps.begin(), steps.end(),
-                    [](const JsonStep& step) { return step.kind == JsonStep::Kind::replace && step.from == " "; });
-    if (type == "Split" && no_spaces && json.at("pattern").value("String", "") == " ") { return space; }
-    VALIDATE(type == "Metaspace", FormatError, "{}: pre_tokenizer {} is not supported here", path, type);
-    space.active = true;
-    space.split = json.value("split", true);
-    space.replacement = json.value("replacement", space.replacement);
-    const std::string scheme = json.value("prepend_scheme", json.value("add_prefix_space", true) ? "always" : "never");
-    VALIDATE(scheme == "always" || scheme == "first" || scheme == "never", FormatError,
-             "{}: prepend_scheme '{}' is not known", path, scheme);
-    space.prepend = scheme == "always"  ? JsonMetaspace::Prepend::always
-                    : scheme == "first" ? JsonMetaspace::Prepend::first
-                                        : JsonMetaspace::Prepend::never;
-    return space;
 }
 
 using JsonIds = std::unordered_map<std::string, std::uint32_t>;
@@ -132,10 +52,8 @@ void find_byte_ids(const JsonIds& ids, const TokenizerJson& json, SubwordModel& 
 SubwordModel bpe_of_json(const TokenizerJson& json)
 {
     const TokenizerModel& file = json.model;
-    VALIDATE(!file.has_dropout && !file.ignore_merges && file.continuing_subword_prefix.empty() &&
-                 file.end_of_word_suffix.empty(),
-             FormatError,
-             "{}: dropout, ignore_merges, prefixes and suffixes of a bpe over characters are not supported", json.path);
+    VALIDATE(!file.has_dropout && file.continuing_subword_prefix.empty() && file.end_of_word_suffix.empty(),
+             FormatError, "{}: dropout, prefixes and suffixes of a bpe over characters are not supported", json.path);
     SubwordModel model;
     JsonIds ids(file.vocab.begin(), file.vocab.end());
     std::vector<std::string_view> texts;
@@ -223,35 +141,22 @@ SubwordModel unigram_of_json(const TokenizerJson& json)
 /// Shared by the encoders.
 struct JsonDefinition
 {
-    std::vector<JsonStep> steps;
-    JsonMetaspace space;
+    std::vector<NormalizerStep> normalizer;
+    std::vector<PreTokenizerStep> pre_tokenizer;
     SubwordModel model;
+    JsonIds whole_words;  ///< with ignore_merges: a piece that is a token is that token, however it would merge
     AddedTokenMatcher raw, normalized;
     SpecialInText special_in_text = SpecialInText::text;
-
-    void normalize(std::string& text, std::string& buffer) const
-    {
-        for (const JsonStep& step : steps)
-        {
-            if (step.kind == JsonStep::Kind::prepend)
-            {
-                if (!text.empty()) { text.insert(0, step.to); }
-            }
-            else if (step.kind == JsonStep::Kind::replace) { replace_all(text, step.from, step.to); }
-            else
-            {
-                buffer.clear();
-                append_normalized(text, step.form, buffer);
-                text.swap(buffer);
-            }
-        }
-    }
 };
 
 class JsonSubwordEncoder final : public TokenEncoder
 {
   public:
-    explicit JsonSubwordEncoder(const JsonDefinition& definition) : definition_(definition), subwords_(definition.model)
+    explicit JsonSubwordEncoder(const JsonDefinition& definition)
+        : definition_(definition),
+          normalizer_(definition.normalizer),
+          pre_tokenizer_(definition.pre_tokenizer),
+          subwords_(definition.model)
     {
     }
 
@@ -269,38 +174,39 @@ class JsonSubwordEncoder final : public TokenEncoder
   private:
     void encode_part(std::string_view text, bool first, std::vector<std::uint32_t>& ids)
     {
-        std::string part(text), buffer;
-        definition_.normalize(part, buffer);
+        std::string part(text);
+        std::size_t lead = first && !text.empty() ? utf8_step(text, 0).bytes : 0;
+        normalizer_.apply(part, lead);
+        // A normalizer may take new characters for the part's first ones.
+        if (!first) { lead = 0; }
         std::vector<AddedPart> parts;
         counts_.special_in_text += definition_.normalized.split(part, definition_.special_in_text, parts);
         for (const AddedPart& inner : parts)
         {
-            if (inner.id >= 0) { ids.push_back(static_cast<std::uint32_t>(inner.id)); }
-            else { encode_words(std::string(inner.text), first && inner.text.data() == part.data(), ids); }
+            if (inner.id >= 0)
+            {
+                ids.push_back(static_cast<std::uint32_t>(inner.id));
+                continue;
+            }
+            const auto at = static_cast<std::size_t>(inner.text.data() - part.data());
+            pre_tokenizer_.split(inner.text, lead - std::min(lead, at),
+                                 [&](std::string_view piece) { encode_piece(piece, ids); });
         }
     }
 
-    void encode_words(std::string text, bool first, std::vector<std::uint32_t>& ids)
+    void encode_piece(std::string_view piece, std::vector<std::uint32_t>& ids)
     {
-        const JsonMetaspace& space = definition_.space;
-        if (!space.active) { return subwords_.encode(text, ids, counts_); }
-        replace_all(text, " ", space.replacement);
-        const bool prepend = space.prepend == JsonMetaspace::Prepend::always ||
-                             (space.prepend == JsonMetaspace::Prepend::first && first);
-        if (prepend && !text.empty() && text.compare(0, space.replacement.size(), space.replacement) != 0)
+        if (!definition_.whole_words.empty())
         {
-            text.insert(0, space.replacement);
+            const auto found = definition_.whole_words.find(std::string(piece));
+            if (found != definition_.whole_words.end()) { return ids.push_back(found->second); }
         }
-        if (!space.split) { return subwords_.encode(text, ids, counts_); }
-        for (std::size_t at = 0; at < text.size();)
-        {
-            const std::size_t end = std::min(text.find(space.replacement, at + 1), text.size());
-            subwords_.encode(std::string_view(text).substr(at, end - at), ids, counts_);
-            at = end;
-        }
+        subwords_.encode(piece, ids, counts_);
     }
 
     const JsonDefinition& definition_;
+    JsonNormalizer normalizer_;
+    JsonPreTokenizer pre_tokenizer_;
     SubwordEncoder subwords_;
 };
 
@@ -347,15 +253,26 @@ JsonSubwordTokenizer::JsonSubwordTokenizer(const TokenizerJson& json, const Toke
     name_ = json.path.substr(json.path.rfind('/') + 1);
     VALIDATE(json.model.type == "BPE" || json.model.type == "Unigram", FormatError, "{}: model {} is not supported",
              json.path, json.model.type);
-    read_steps(json.normalizer, json.path, definition_.steps);
-    definition_.space = read_metaspace(json.pre_tokenizer, definition_.steps, json.path);
+    definition_.normalizer = read_normalizer(json.normalizer, json.path);
+    const std::vector<NormalizerStep>& steps = definition_.normalizer;
+    const bool no_spaces = !steps.empty() && steps.back().kind == NormalizerStep::Kind::replace &&
+                           steps.back().from == " " && steps.back().to.find(' ') == std::string::npos;
+    definition_.pre_tokenizer = read_pre_tokenizer(json.pre_tokenizer, no_spaces, json.path);
     definition_.model = json.model.type == "BPE" ? bpe_of_json(json) : unigram_of_json(json);
+    if (json.model.ignore_merges)
+    {
+        definition_.whole_words = JsonIds(json.model.vocab.begin(), json.model.vocab.end());
+    }
     definition_.special_in_text = options.special_in_text;
     add_tokens(json);
     choose_eod(options.eod, usual_document_ends());
     const std::string decoder = json.decoder.dump();
     strip_space_ = decoder.find("\"Strip\"") != std::string::npos ||
-                   (definition_.space.active && definition_.space.prepend != JsonMetaspace::Prepend::never);
+                   std::any_of(definition_.pre_tokenizer.begin(), definition_.pre_tokenizer.end(),
+                               [](const PreTokenizerStep& step) {
+                                   return step.kind == PreTokenizerStep::Kind::metaspace &&
+                                          step.prepend != PreTokenizerStep::Prepend::never;
+                               });
     fingerprint_ = sha256_hex(fmt::format("plimsoll tokenizer json subwords, version 1: {}", json.sha256));
 }
 
@@ -378,12 +295,12 @@ void JsonSubwordTokenizer::add_tokens(const TokenizerJson& json)
                          return found->second;
                      });
     std::vector<AddedToken> raw, normalized;
-    std::string buffer;
+    JsonNormalizer normalizer(definition_.normalizer);
     for (const AddedToken& token : added_)
     {
         keep(token.id, token.special ? "" : token.content);
         (token.normalized ? normalized : raw).push_back(token);
-        if (token.normalized) { definition_.normalize(normalized.back().content, buffer); }
+        if (token.normalized) { normalizer.apply(normalized.back().content); }
     }
     definition_.raw = AddedTokenMatcher(raw);
     definition_.normalized = AddedTokenMatcher(normalized);

@@ -1,6 +1,6 @@
 #pragma once
 /// Hugging Face conversions of sentencepiece models: a tokenizer.json whose text is normalised to U+2581 for spaces and whose model
-/// is BPE or Unigram over characters (Llama-2, Mistral v0.1, Gemma). Ids are those of `tokenizers` without its post-processor.
+/// is BPE or Unigram over characters (Llama-2, Gemma, T5, XLM-R). Ids are those of `tokenizers` without its post-processor.
 
 #include <memory>
 

@@ -62,6 +62,13 @@ RegexPattern::RegexPattern(const std::string& pattern, bool is_literal) : impl_(
 
 RegexPattern::~RegexPattern() { pcre2_code_free(impl_->code); }
 
+bool RegexPattern::matches_empty() const
+{
+    std::uint32_t empty = 0;
+    pcre2_pattern_info(impl_->code, PCRE2_INFO_MATCHEMPTY, &empty);
+    return empty != 0;
+}
+
 struct RegexMatcher::Impl
 {
     const RegexPattern::Impl* pattern = nullptr;

@@ -19,6 +19,8 @@ class RegexPattern
     /// @throws FormatError "pattern '...' cannot be used (reason)". `is_literal`: the text itself, no regex.
     RegexPattern(const std::string& pattern, bool is_literal);
     ~RegexPattern();
+    /// Whether there is a text in which it matches nothing at some place.
+    bool matches_empty() const;
     RegexPattern(const RegexPattern&) = delete;
     RegexPattern& operator=(const RegexPattern&) = delete;
 

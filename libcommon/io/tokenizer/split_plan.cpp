@@ -1,5 +1,6 @@
 #include "io/tokenizer/split_plan.hpp"
 
+#include <algorithm>
 #include <map>
 
 #include "base/error.hpp"
@@ -37,25 +38,10 @@ void flatten(const Json& part, std::vector<Json>& parts)
     for (const Json& inner : part["pretokenizers"]) { flatten(inner, parts); }
 }
 
-SplitBehavior behavior_of(const Json& part)
-{
-    static const std::map<std::string, SplitBehavior> known = {{"Removed", SplitBehavior::removed},
-                                                               {"Isolated", SplitBehavior::isolated},
-                                                               {"Contiguous", SplitBehavior::contiguous},
-                                                               {"MergedWithPrevious",
-                                                                SplitBehavior::merged_with_previous},
-                                                               {"MergedWithNext", SplitBehavior::merged_with_next}};
-    const std::string name =
-        part.contains("behavior") && part["behavior"].is_string() ? part["behavior"].get<std::string>() : "";
-    const auto found = known.find(name);
-    VALIDATE(found != known.end(), FormatError, "pre_tokenizer Split with behavior '{}' is not supported", name);
-    return found->second;
-}
-
 SplitStage split_stage(const Json& part)
 {
     SplitStage stage;
-    stage.behavior = behavior_of(part);
+    stage.behavior = split_behavior(part);
     stage.invert = flag_of(part, "invert", false);
     const Json pattern = part.value("pattern", Json());
     const bool is_regex = pattern.is_object() && pattern.contains("Regex") && pattern["Regex"].is_string();
@@ -107,6 +93,24 @@ std::string describe(const SplitPlan& plan)
     return fmt::format("{} splits of its own (pcre2 {})", plan.stages.size(), regex_version());
 }
 
+}  // namespace
+
+SplitBehavior split_behavior(const Json& part)
+{
+    static const std::map<std::string, SplitBehavior> known = {{"Removed", SplitBehavior::removed},
+                                                               {"Isolated", SplitBehavior::isolated},
+                                                               {"Contiguous", SplitBehavior::contiguous},
+                                                               {"MergedWithPrevious",
+                                                                SplitBehavior::merged_with_previous},
+                                                               {"MergedWithNext", SplitBehavior::merged_with_next}};
+    const std::string name =
+        part.contains("behavior") && part["behavior"].is_string() ? part["behavior"].get<std::string>() : "";
+    const auto found = known.find(name);
+    VALIDATE(found != known.end(), FormatError, "pre_tokenizer {} with behavior '{}' is not supported", type_of(part),
+             name);
+    return found->second;
+}
+
 void digit_spans(std::string_view text, bool individual, std::vector<Span>& spans)
 {
     const UnicodeTables& tables = UnicodeTables::get();
@@ -137,11 +141,9 @@ void merge_spans(std::vector<Span>& spans, SplitBehavior behavior)
         else if (to_next) { result.back().begin = span.begin; }
         else { result.back().end = span.end; }
     }
-    if (to_next) { result.assign(result.rbegin(), result.rend()); }
+    if (to_next) { std::reverse(result.begin(), result.end()); }
     spans = std::move(result);
 }
-
-}  // namespace
 
 bool is_byte_level(const Json& pre_tokenizer)
 {
@@ -242,18 +244,8 @@ void StageSplitter::apply(Stage& stage, std::string_view text)
     spans_.clear();
     if (stage.matcher == nullptr) { digit_spans(text, stage.stage->individual_digits, spans_); }
     else { stage.matcher->split(text, spans_); }
-    if (stage.stage->invert)
-    {
-        for (Span& span : spans_) { span.is_match = !span.is_match; }
-    }
-    const SplitBehavior behavior = stage.stage->behavior;
-    const bool merges = behavior != SplitBehavior::isolated && behavior != SplitBehavior::removed;
-    if (merges) { merge_spans(spans_, behavior); }
-    for (const Span& span : spans_)
-    {
-        if (behavior == SplitBehavior::removed && span.is_match) { continue; }
-        next_.push_back(text.substr(span.begin, span.end - span.begin));
-    }
+    for_each_piece(spans_, stage.stage->behavior, stage.stage->invert,
+                   [&](const Span& span) { next_.push_back(text.substr(span.begin, span.end - span.begin)); });
 }
 
 const std::vector<std::string_view>& StageSplitter::split(std::string_view text)

@@ -63,6 +63,19 @@ bool is_byte_level(const nlohmann::json& pre_tokenizer);
 SplitPlan compile_split_plan(const nlohmann::json& pre_tokenizer);
 SplitPlan plan_of_rules(const SplitRules& rules);
 
+/// The behaviour of a Split or Punctuation. @throws FormatError for one that is not known
+SplitBehavior split_behavior(const nlohmann::json& pre_tokenizer);
+
+/// Spans of numbers and of what lies between them, behind what `spans` has.
+void digit_spans(std::string_view text, bool individual, std::vector<RegexMatcher::Span>& spans);
+
+/// Calls take(span) for each piece that is left of `spans` (matches and what lies between them; changed here).
+template<class Take>
+void for_each_piece(std::vector<RegexMatcher::Span>& spans, SplitBehavior behavior, bool invert, Take&& take);
+
+/// Joins spans by a behaviour other than isolated and removed.
+void merge_spans(std::vector<RegexMatcher::Span>& spans, SplitBehavior behavior);
+
 /// One thread's way through a plan of stages.
 class StageSplitter
 {
@@ -85,5 +98,20 @@ class StageSplitter
     std::vector<std::string_view> pieces_;
     std::vector<std::string_view> next_;
 };
+
+template<class Take>
+void for_each_piece(std::vector<RegexMatcher::Span>& spans, SplitBehavior behavior, bool invert, Take&& take)
+{
+    if (invert)
+    {
+        for (RegexMatcher::Span& span : spans) { span.is_match = !span.is_match; }
+    }
+    const bool merges = behavior != SplitBehavior::isolated && behavior != SplitBehavior::removed;
+    if (merges) { merge_spans(spans, behavior); }
+    for (const RegexMatcher::Span& span : spans)
+    {
+        if (behavior != SplitBehavior::removed || !span.is_match) { take(span); }
+    }
+}
 
 }  // namespace plimsoll
