@@ -141,7 +141,7 @@ def test_the_tables_are_what_the_script_writes(source_dir):
                     source_dir / "libcommon/io/tokenizer/hf_characters.inc"], check=True)
 
 
-BOTH = "is not known to mean the same to both engines"
+BOTH = "means another thing to each engine"
 
 
 @pytest.mark.parametrize(("step", "message"), [
@@ -149,11 +149,11 @@ BOTH = "is not known to mean the same to both engines"
     ({"type": "Replace", "pattern": {"String": ""}, "content": "x"}, "normalizer Replace of the empty text is not supported"),
     ({"type": "Replace", "pattern": {"Regex": " *"}, "content": "x"},
      "normalizer Replace of pattern ' *' is not supported (it can match the empty text)"),
-    ({"type": "Replace", "pattern": {"Regex": r"\p{L}+"}, "content": "x"}, rf"pattern '\p{{L}}+' is not supported ('\p' {BOTH})"),
-    ({"type": "Replace", "pattern": {"Regex": "a{1,2}+"}, "content": "x"}, f"pattern 'a{{1,2}}+' is not supported (a quantifier behind another {BOTH})"),
-    ({"type": "Replace", "pattern": {"Regex": "a{,2}"}, "content": "x"}, f"pattern 'a{{,2}}' is not supported (a '{{' that is no {{n}}, {{n,}} or {{n,m}} {BOTH})"),
-    ({"type": "Replace", "pattern": {"Regex": "(?i)a"}, "content": "x"}, f"pattern '(?i)a' is not supported ('(?i' {BOTH})"),
-    ({"type": "Replace", "pattern": {"Regex": "[[a]b]"}, "content": "x"}, f"pattern '[[a]b]' is not supported ('[' in a class {BOTH})"),
+    ({"type": "Replace", "pattern": {"Regex": r"\p{Han}+"}, "content": "x"}, rf"pattern '\p{{Han}}+' is not supported ('\p{{Han}}' {BOTH})"),
+    ({"type": "Replace", "pattern": {"Regex": "a{1,2}+"}, "content": "x"}, f"pattern 'a{{1,2}}+' is not supported ('{{1,2}}+' {BOTH})"),
+    ({"type": "Replace", "pattern": {"Regex": "a{,2}"}, "content": "x"}, f"pattern 'a{{,2}}' is not supported ('{{,2}}' {BOTH})"),
+    ({"type": "Replace", "pattern": {"Regex": "(?m)a"}, "content": "x"}, f"pattern '(?m)a' is not supported ('(?m' {BOTH})"),
+    ({"type": "Replace", "pattern": {"Regex": "[[a]b]"}, "content": "x"}, f"pattern '[[a]b]' is not supported ('[ inside []' {BOTH})"),
     ({"type": "Precompiled", "precompiled_charsmap": "no"}, "precompiled_charsmap is not base64"),
     ({"type": "Precompiled", "precompiled_charsmap": "////fwAA"}, "charsmap is broken (a trie of 2147483647 bytes in a field of 6)"),
 ])

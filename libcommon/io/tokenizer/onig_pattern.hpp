@@ -1,14 +1,17 @@
 #pragma once
-/// Patterns of Hugging Face's tokenizers, which Oniguruma reads, for PCRE2.
+/// Patterns of Hugging Face's tokenizers, which Oniguruma reads in its Ruby-like syntax, for PCRE2.
 
 #include <string>
+#include <string_view>
 
 namespace plimsoll
 {
 
-/// The same pattern for PCRE2, of the constructs that mean one thing to both engines: characters, `.`, classes of characters and
-/// ranges, `\s` `\n` `\r` `\t`, `^` `$` `\A` `\z`, groups, alternatives and quantifiers. \s is written out, so that no library's
-/// Unicode version has a say. @throws FormatError that names the pattern and the construct for everything else
-std::string pcre_of_oniguruma(const std::string& pattern);
+/// The same pattern for PCRE2, with its options PCRE2_UTF, PCRE2_UCP and PCRE2_MULTILINE and LF as the only line end. What both engines
+/// read alike stays; \s, \S, ^ and $ are written out, so that neither a library's Unicode version nor its rule for the last line has a
+/// say; groups do not capture. Otherwise only Unicode versions of \p{...} and \d may differ.
+/// @throws FormatError that names the pattern and its first construct that means, or may mean, another thing to each engine
+/// ("\w", "{2}+", "&&")
+std::string pcre_of_oniguruma(std::string_view pattern);
 
 }  // namespace plimsoll

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "base/error.hpp"
-#include "io/tokenizer/regex_dialect.hpp"
+#include "io/tokenizer/onig_pattern.hpp"
 
 namespace plimsoll
 {
@@ -57,12 +57,9 @@ SplitStage split_stage(const Json& part)
         stage.rules = *rules;
         return stage;
     }
-    const std::string foreign = is_text ? "" : foreign_construct(stage.pattern_text);
-    VALIDATE(foreign.empty(), FormatError,
-             "split pattern '{}' is not supported ('{}' means another thing to each engine)", stage.pattern_text,
-             foreign);
     stage.kind = SplitStage::Kind::regex;
-    stage.pattern = std::make_shared<const RegexPattern>(stage.pattern_text, is_text);
+    stage.pattern = std::make_shared<const RegexPattern>(
+        is_text ? stage.pattern_text : pcre_of_oniguruma(stage.pattern_text), is_text);
     return stage;
 }
 

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
-#include "io/tokenizer/onig_pattern.hpp"
 
 namespace plimsoll
 {
@@ -34,17 +33,6 @@ TEST(SplitPlan, MergesMatchesWithTheirNeighbours)
     EXPECT_EQ(split_plan_pieces("MergedWithPrevious", " a b  c"), (Pieces{" ", "a ", "b ", " ", "c"}));
     EXPECT_EQ(split_plan_pieces("Contiguous", "a  b"), (Pieces{"a", "  ", "b"}));
     EXPECT_EQ(split_plan_pieces("Removed", "a  b "), (Pieces{"a", "b"}));
-}
-
-TEST(OnigPattern, WritesOutWhatTheEnginesReadDifferently)
-{
-    EXPECT_EQ(pcre_of_oniguruma(" {2,}"), " {2,}");
-    EXPECT_EQ(pcre_of_oniguruma(R"(\A +| +\z)"), R"(\A +| +\z)");
-    EXPECT_EQ(pcre_of_oniguruma("(a|[^-b\\]])+?"), "(?:a|[^\\-b\\]])+?");
-    EXPECT_THROW(pcre_of_oniguruma(R"(\w)"), FormatError);
-    EXPECT_THROW(pcre_of_oniguruma("[a"), FormatError);
-    EXPECT_THROW(pcre_of_oniguruma("a\\"), FormatError);
-    EXPECT_THROW(pcre_of_oniguruma("a++"), FormatError);
 }
 
 }  // namespace plimsoll
