@@ -23,6 +23,7 @@ void resize(TokenBatch& batch, std::int64_t num, std::int64_t seq_len)
     batch.labels.resize(size);
     batch.mask.resize(size);
     batch.num_valid = 0;
+    batch.document_starts.clear();
 }
 
 void read_window(const TokenSource& source, std::int64_t begin, std::int64_t num_labels, std::vector<std::int64_t>& tokens,
@@ -45,6 +46,23 @@ void fill_row(const std::vector<std::int64_t>& tokens, const std::vector<std::ui
     std::fill(batch.labels.begin() + at + num_labels, batch.labels.begin() + at + batch.seq_len, 0);
     std::fill(batch.mask.begin() + at + num_labels, batch.mask.begin() + at + batch.seq_len, std::uint8_t{0});
     for (std::int64_t i = 0; i < num_labels; ++i) { batch.num_valid += batch.mask[static_cast<std::size_t>(at + i)]; }
+}
+
+/// Where row `row` begins anew; `begins` are places in its window. The last token of a window is a label only, and what is behind it padding.
+void add_starts(const std::vector<std::int64_t>& begins, std::int64_t num_labels, std::int64_t row, TokenBatch& batch)
+{
+    const std::int64_t at = row * batch.seq_len;
+    for (const std::int64_t begin : begins)
+    {
+        if (begin < num_labels) { batch.document_starts.push_back(at + begin); }
+    }
+    if (num_labels < batch.seq_len) { batch.document_starts.push_back(at + num_labels); }
+}
+
+/// Places of pieces in a window that begins at token `begin` of their source.
+void append_begins(const std::vector<DocumentPiece>& pieces, std::int64_t begin, std::vector<std::int64_t>& begins)
+{
+    for (const DocumentPiece& piece : pieces) { begins.push_back(piece.begin - begin); }
 }
 
 constexpr std::uint64_t stream_stage = 11;
@@ -124,7 +142,7 @@ std::uint64_t stage_seed(std::uint64_t seed, std::int64_t base)
 }
 
 TokenOrder::TokenOrder(const TokenSource& source, std::int64_t seq_len, std::uint64_t seed)
-    : TokenOrder({OrderSource{"", &source, 1.0}}, OrderSettings{seq_len, seed, Shuffle(), Fim(), false})
+    : TokenOrder({OrderSource{"", &source, 1.0}}, OrderSettings{seq_len, seed, Shuffle(), Fim(), false, false})
 {
 }
 
@@ -193,58 +211,79 @@ SampleId TokenOrder::id_at(std::int64_t position) const
     return samples_.at(position - stage_base_);
 }
 
+/// The window of one sample.
+struct TokenOrder::Row
+{
+    std::vector<std::int64_t> tokens;
+    std::vector<std::uint8_t> mask;
+    std::vector<std::int64_t> begins;  ///< of documents, places in `tokens`; only with document masks
+};
+
 void TokenOrder::read(std::int64_t first, std::int64_t num, TokenBatch& batch) const
 {
     EXPECT(first >= 0 && num >= 0);
-    const std::int64_t seq_len = settings_.seq_len;
-    resize(batch, num, seq_len);
-    std::vector<std::int64_t> tokens;
-    std::vector<std::uint8_t> mask;
+    resize(batch, num, settings_.seq_len);
+    Row window;
     for (std::int64_t row = 0; row < num; ++row)
     {
         const SampleId id = id_at(first + row);
-        const TokenSource& source = *sources_[static_cast<std::size_t>(id.source)].tokens;
-        if (!plans_.empty()) { read_packed(id, tokens, mask); }
-        else
+        window.begins.clear();
+        if (!plans_.empty()) { read_packed(id, window); }
+        else { read_windowed(id, window); }
+        fill_row(window.tokens, window.mask, row, batch);
+        if (settings_.document_masks)
         {
-            read_window(source, id.sample * seq_len, seq_len, tokens, mask);
-            rearrange(id, source, id.sample * seq_len, seq_len + 1, tokens.data());
+            add_starts(window.begins, static_cast<std::int64_t>(window.tokens.size()) - 1, row, batch);
         }
-        fill_row(tokens, mask, row, batch);
     }
+    if (settings_.document_masks) { batch.document_starts.push_back(num * settings_.seq_len); }
 }
 
 /// The end of a document stays its end.
-void TokenOrder::rearrange(const SampleId& id, const TokenSource& source, std::int64_t begin, std::int64_t num,
+void TokenOrder::rearrange(const SampleId& id, const std::vector<DocumentPiece>& pieces, std::int64_t begin,
                            std::int64_t* tokens) const
 {
-    if (settings_.fim.rate <= 0) { return; }
     FimPiece key;
     key.seed = samples_.seed(id.source);
     key.epoch = id.epoch;
     key.sample = id.sample;
-    for (const DocumentPiece& piece : source.pieces(begin, num))
+    for (const DocumentPiece& piece : pieces)
     {
         key.document = piece.document;
         fill_in_the_middle(settings_.fim, key, tokens + (piece.begin - begin), piece.end - piece.begin - (piece.ends_here ? 1 : 0));
     }
 }
 
+void TokenOrder::read_windowed(const SampleId& id, Row& row) const
+{
+    const TokenSource& source = *sources_[static_cast<std::size_t>(id.source)].tokens;
+    const std::int64_t begin = id.sample * settings_.seq_len;
+    read_window(source, begin, settings_.seq_len, row.tokens, row.mask);
+    if (settings_.fim.rate <= 0 && !settings_.document_masks) { return; }
+    const std::vector<DocumentPiece> pieces = source.pieces(begin, settings_.seq_len + 1);
+    if (settings_.fim.rate > 0) { rearrange(id, pieces, begin, row.tokens.data()); }
+    if (settings_.document_masks) { append_begins(pieces, begin, row.begins); }
+}
+
 /// Nothing is predicted across documents: the first token of a piece is no label.
-void TokenOrder::read_packed(const SampleId& id, std::vector<std::int64_t>& tokens, std::vector<std::uint8_t>& mask) const
+void TokenOrder::read_packed(const SampleId& id, Row& row) const
 {
     const auto d = static_cast<std::size_t>(id.source);
     const TokenSource& source = *sources_[d].tokens;
-    tokens.clear();
-    mask.clear();
+    row.tokens.clear();
+    row.mask.clear();
     for (const PackPiece& piece : plans_[d].pieces(id.sample))
     {
-        const std::size_t at = tokens.size();
-        tokens.resize(at + static_cast<std::size_t>(piece.length));
-        mask.resize(tokens.size());
-        source.read(piece.begin, piece.length, tokens.data() + at, mask.data() + at);
-        rearrange(id, source, piece.begin, piece.length, tokens.data() + at);
-        mask[at] = 0;
+        const std::size_t at = row.tokens.size();
+        row.tokens.resize(at + static_cast<std::size_t>(piece.length));
+        row.mask.resize(row.tokens.size());
+        source.read(piece.begin, piece.length, row.tokens.data() + at, row.mask.data() + at);
+        if (settings_.fim.rate > 0)
+        {
+            rearrange(id, source.pieces(piece.begin, piece.length), piece.begin, row.tokens.data() + at);
+        }
+        if (settings_.document_masks) { row.begins.push_back(static_cast<std::int64_t>(at)); }
+        row.mask[at] = 0;
     }
 }
 
@@ -342,9 +381,10 @@ std::string plan_difference(const std::vector<std::string>& old_fields, const st
     return "";
 }
 
-EvaluationSet::EvaluationSet(const TokenSource& source, std::int64_t seq_len, std::int64_t max_tokens)
+EvaluationSet::EvaluationSet(const TokenSource& source, std::int64_t seq_len, std::int64_t max_tokens, bool document_masks)
     : source_(source),
-      seq_len_(seq_len)
+      seq_len_(seq_len),
+      document_masks_(document_masks)
 {
     VALIDATE(seq_len > 0, ConfigError, "seq-len {} is not positive", seq_len);
     VALIDATE(source.num_tokens() >= 2, ConfigError, "the evaluation data holds {} tokens (2 are needed for one label)",
@@ -361,12 +401,19 @@ void EvaluationSet::read(std::int64_t first, std::int64_t num, TokenBatch& batch
     resize(batch, num, seq_len_);
     std::vector<std::int64_t> tokens;
     std::vector<std::uint8_t> mask;
+    std::vector<std::int64_t> begins;
     for (std::int64_t row = 0; row < num; ++row)
     {
         const std::int64_t begin = (first + row) * seq_len_;
-        read_window(source_, begin, std::min(seq_len_, num_tokens_ - begin), tokens, mask);
+        const std::int64_t num_labels = std::min(seq_len_, num_tokens_ - begin);
+        read_window(source_, begin, num_labels, tokens, mask);
         fill_row(tokens, mask, row, batch);
+        if (!document_masks_) { continue; }
+        begins.clear();
+        append_begins(source_.pieces(begin, num_labels), begin, begins);
+        add_starts(begins, num_labels, row, batch);
     }
+    if (document_masks_) { batch.document_starts.push_back(num * seq_len_); }
 }
 
 }  // namespace plimsoll

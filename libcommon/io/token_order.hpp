@@ -33,6 +33,7 @@ struct OrderSettings
     Shuffle shuffle;
     Fim fim;
     bool best_fit = false;  ///< packing
+    bool document_masks = false;  ///< batches say where documents begin; the order is the same with and without
 };
 
 /// Order of training samples. Memory: that of SampleOrder, whatever the number of samples; with best-fit that of a PackPlan too.
@@ -77,8 +78,10 @@ class TokenOrder
     std::string content_of(std::size_t source, std::size_t num_shards) const;
 
   private:
-    void rearrange(const SampleId& id, const TokenSource& source, std::int64_t begin, std::int64_t num, std::int64_t* tokens) const;
-    void read_packed(const SampleId& id, std::vector<std::int64_t>& tokens, std::vector<std::uint8_t>& mask) const;
+    struct Row;
+    void rearrange(const SampleId& id, const std::vector<DocumentPiece>& pieces, std::int64_t begin, std::int64_t* tokens) const;
+    void read_windowed(const SampleId& id, Row& row) const;
+    void read_packed(const SampleId& id, Row& row) const;
     std::int64_t samples_in(std::size_t source) const;
     SampleOrder make_samples(std::uint64_t seed) const;
 
@@ -106,7 +109,7 @@ class EvaluationSet
 {
   public:
     /// @throws ConfigError when the source holds no label (fewer than 2 tokens)
-    EvaluationSet(const TokenSource& source, std::int64_t seq_len, std::int64_t max_tokens);
+    EvaluationSet(const TokenSource& source, std::int64_t seq_len, std::int64_t max_tokens, bool document_masks = false);
     std::int64_t num_sequences() const { return num_sequences_; }
     std::int64_t num_tokens() const { return num_tokens_; }  ///< labels, masked ones of the shards included
     /// UTF-8 bytes per token of the source, for bits per byte.
@@ -116,6 +119,7 @@ class EvaluationSet
   private:
     const TokenSource& source_;
     std::int64_t seq_len_;
+    bool document_masks_;
     std::int64_t num_tokens_ = 0;
     std::int64_t num_sequences_ = 0;
     double bytes_per_token_ = 0;
