@@ -95,6 +95,7 @@ struct RunConfig
         std::int64_t seq_len = 0;
         Shuffle shuffle;
         std::string packing = "concat";  ///< concat | best-fit
+        bool document_masks = false;     ///< attention and positions keep within a document
         Fim fim;
         std::vector<DataSource> sources;
     } data;

@@ -242,6 +242,10 @@ void declare_data(OptionSet& options, RunConfig::Data& data)
         .add_choice("data", "packing", data.packing, {"concat", "best-fit"},
                     "how documents fill samples: one behind the other, cut where a sample ends; or so that few are cut")
         .peers({"packing-strategy"});
+    options
+        .add_flag("data", "document-masks", data.document_masks,
+                  "a token attends to its own document only, and positions begin at 0 with each")
+        .peers({"reset-attention-mask", "reset-position-ids"});
     declare_fim(options, data.fim);
     declare_source(options, data, "data", "");
     options.add_named_sections("data", [&data](OptionSet& set, const std::string& name)

@@ -45,6 +45,7 @@ EvaluationResult evaluate(Model& model, ShardedParams& params, RankGroups& group
         }
         const std::int64_t num = std::min(micro_batch, set.num_sequences() - base);
         set.read(base, num, batch);
+        ctx.document_starts = batch.document_starts.empty() ? nullptr : &batch.document_starts;
         ctx.batch = num;
         ctx.cuts_tokens = layout.cuts_tokens(ctx.tokens());
         at::Tensor x_ND;  // between chunks

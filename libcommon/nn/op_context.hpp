@@ -35,6 +35,8 @@ struct OpContext
     std::int64_t batch = 0;      ///< B
     std::int64_t seq_len = 0;    ///< S
     bool cuts_tokens = false;    ///< sequence parallel: the residual stream is cut over tp, which divides N
+    /// Where documents begin, TokenBatch::document_starts of the batch: a token attends within its own, and positions begin anew. Null: no masks.
+    const std::vector<std::int64_t>* document_starts = nullptr;
     DropoutRates dropout;
     std::uint64_t seed = 0;      ///< of the run, keys random numbers
     std::int64_t step = 0;       ///< optimizer step, keys random numbers

@@ -57,7 +57,8 @@ void open_data(TrainSetup& setup)
         sources.push_back({source.name, tokens.get(), source.weight});
         setup.data.push_back(std::move(tokens));
     }
-    setup.order = std::make_unique<TokenOrder>(std::move(sources), OrderSettings{data.seq_len, setup.config.run.seed, data.shuffle, data.fim, data.packing == "best-fit"});
+    setup.order = std::make_unique<TokenOrder>(std::move(sources), OrderSettings{data.seq_len, setup.config.run.seed, data.shuffle, data.fim,
+                                                                            data.packing == "best-fit", data.document_masks});
 }
 
 void open_eval(TrainSetup& setup, const EvalSet& config, const Cadence& every)
@@ -69,7 +70,8 @@ void open_eval(TrainSetup& setup, const EvalSet& config, const Cadence& every)
     data.tokens = std::make_unique<TokenSource>(config.shards, setup.model.vocab);
     check_tokenizer(setup, *data.tokens, section + ".shards");
     check_data(setup, *data.tokens, section);
-    data.set = std::make_unique<EvaluationSet>(*data.tokens, setup.config.data.seq_len, config.tokens);
+    data.set = std::make_unique<EvaluationSet>(*data.tokens, setup.config.data.seq_len, config.tokens,
+                                               setup.config.data.document_masks);
     setup.evals.push_back(std::move(data));
 }
 
@@ -176,6 +178,18 @@ std::vector<std::string> describe_data(const TrainSetup& setup)
     if (setup.config.data.packing == "best-fit")
     {
         lines.push_back(fmt::format("packing best-fit: {:.1f} % of the places for labels are filled", 100 * setup.order->filled()));
+    }
+    if (setup.config.data.document_masks)
+    {
+        std::int64_t documents = 0, tokens = 0;
+        for (const auto& source : setup.data)
+        {
+            for (const TokenShardInfo& shard : source->shards()) { documents += shard.num_documents; }
+            tokens += source->num_tokens();
+        }
+        lines.push_back(fmt::format("document masks: attention and positions begin anew with each of {} documents ({:.1f} tokens on average)",
+                                    format_grouped(documents),
+                                    static_cast<double>(tokens) / static_cast<double>(std::max<std::int64_t>(1, documents))));
     }
     return lines;
 }

@@ -60,9 +60,9 @@ class StageRun
 {
   public:
     StageRun(Model& model, UnitUses& units, RankGroups& groups, const PipelineSchedule& schedule, SendOrder& send_order,
-             const OpContext& ctx, double scale, StepTimes& times)
+             const OpContext& ctx, double scale, bool document_masks, StepTimes& times)
         : model_(model), units_(units), groups_(groups), schedule_(schedule), send_order_(send_order), ctx_(ctx), scale_(scale),
-          times_(times)
+          document_masks_(document_masks), times_(times)
     {
     }
 
@@ -186,16 +186,23 @@ class StageRun
         }
     }
 
+    /// What follows is of this micro-batch.
+    void enter(const MicroBatch& slot)
+    {
+        ctx_.first_sample = slot.first_sample;
+        ctx_.document_starts = document_masks_ ? &slot.batch.document_starts : nullptr;
+    }
+
     void forward(const Action& action, const ReadTokens& read_tokens)
     {
         MicroBatch& slot = alive_.at(place_of(action));
-        ctx_.first_sample = slot.first_sample;
         TokenTensors tokens;
-        if (chunk_of(action).is_first() || chunk_of(action).is_last())
+        if (chunk_of(action).is_first() || chunk_of(action).is_last() || document_masks_)
         {
             read_tokens(slot.first_sample, slot.batch);
             tokens = token_tensors(slot.batch);
         }
+        enter(slot);
         clock_.lap(times_.data);
         TrainForward done = model_.forward(ctx_, tokens, scale_, std::move(slot.x_ND), &units_, action.chunk);
         sums_ += done.sums;
@@ -209,7 +216,7 @@ class StageRun
         const auto found = alive_.find(place_of(action));
         ENSURE(found != alive_.end());
         MicroBatch& slot = found->second;
-        ctx_.first_sample = slot.first_sample;
+        enter(slot);
         pass_back(action, model_.backward(ctx_, std::move(slot.state), std::move(slot.dy_ND), &units_, action.chunk));
         alive_.erase(found);
         clock_.lap(times_.backward);
@@ -218,7 +225,7 @@ class StageRun
     void backward_input(const Action& action)
     {
         MicroBatch& slot = alive_.at(place_of(action));
-        ctx_.first_sample = slot.first_sample;
+        enter(slot);
         InputBackward done = model_.backward_input(ctx_, std::move(slot.state), std::move(slot.dy_ND), &units_, action.chunk);
         slot.pending = std::move(done.pending);
         pass_back(action, std::move(done.dx_ND));
@@ -229,6 +236,7 @@ class StageRun
     {
         const auto found = alive_.find(place_of(action));
         ENSURE(found != alive_.end());
+        enter(found->second);
         model_.backward_weight(ctx_, std::move(found->second.pending), &units_, action.chunk);
         alive_.erase(found);
         clock_.lap(times_.backward);
@@ -241,6 +249,7 @@ class StageRun
     SendOrder& send_order_;
     OpContext ctx_;
     double scale_;
+    bool document_masks_;
     StepTimes& times_;
     PhaseClock clock_;
     std::map<Place, MicroBatch> alive_;
@@ -276,7 +285,7 @@ LossSums TrainStep::accumulate_gradients(std::int64_t step, std::int64_t consume
     ctx.seed = settings_.seed;
     ctx.step = step;
     StageRun run(model_, units_, groups_, pipeline_, send_order_, ctx,
-                 1.0 / static_cast<double>(settings_.global_batch * settings_.seq_len), times);
+                 1.0 / static_cast<double>(settings_.global_batch * settings_.seq_len), settings_.document_masks, times);
     const auto first_sample = [&](std::int64_t micro_batch)
     { return consumed + (micro_batch * dp + dp_rank) * settings_.micro_batch; };
     const auto read_tokens = [&](std::int64_t first, TokenBatch& batch) { source_(first, settings_.micro_batch, batch); };

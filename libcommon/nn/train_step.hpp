@@ -35,6 +35,7 @@ struct StepSettings
     double clip = 1.0;             ///< 0: off
     DropoutRates dropout;
     std::uint64_t seed = 0;        ///< of the dropout
+    bool document_masks = false;   ///< batches say where documents begin: every stage reads them
 };
 
 /// Wall time of a step by phase, seconds.

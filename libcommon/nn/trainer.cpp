@@ -76,6 +76,7 @@ StepSettings step_settings(const TrainSetup& setup)
     settings.dropout.hidden = setup.config.train.hidden_dropout;
     settings.dropout.embedding = setup.config.train.embedding_dropout;
     settings.seed = setup.config.run.seed;
+    settings.document_masks = setup.config.data.document_masks;
     return settings;
 }
 

@@ -6,7 +6,7 @@ import struct
 import h5py
 import pytest
 from conftest import run_tool
-from train_runs import corpus, losses, make_run, metrics, reference, train  # noqa: F401
+from train_runs import corpus, losses, make_run, metrics, mpi, reference, train  # noqa: F401
 
 TWO_SOURCES = """[data.words]
 shards = {root}/tokens/*.h5
@@ -181,3 +181,87 @@ def test_fim_goes_on_to_the_bit_and_needs_its_marks(run, make_run):
     assert done.rc == 2 and "data.fim-rate is set, data.fim-tokens is not" in done.stderr
     done = train(run, stopped, *fim[:2], "--data.fim-tokens", 1, 2, 300)
     assert done.rc == 2 and "data.fim-tokens: id 300 is not below the model's vocabulary of 257" in done.stderr
+
+
+MASKED = ("--data.document-masks",)
+
+
+def masked_run(make_run, name):
+    """Samples long enough that documents end within them."""
+    root = make_run(name)
+    text = (root / "run.ini").read_text()
+    (root / "run.ini").write_text(text.replace("seq-len = 32", "seq-len = 64"))
+    return root
+
+
+def test_document_masks_are_shown_and_go_on_to_the_bit_and_are_guarded(run, make_run):
+    through, stopped, plain = (masked_run(make_run, name) for name in ("through", "stopped", "plain"))
+    done = train(run, through, *MASKED, "--stop-at-step", 9)
+    assert done.rc == 75, done.stderr
+    assert "document masks: attention and positions begin anew with each of " in done.stderr
+    assert "tokens on average)" in done.stderr
+    assert train(run, stopped, *MASKED, "--stop-at-step", 4).rc == 75
+    assert train(run, stopped, *MASKED, "--stop-at-step", 9).rc == 75
+    assert losses(stopped) == losses(through)
+    done = train(run, plain, "--stop-at-step", 9)
+    assert done.rc == 75 and "document masks" not in done.stderr
+    masked, unmasked = losses(through), losses(plain)
+    assert all(masked[step] != unmasked[step] for step in masked)
+    valid = [[row["valid_tokens"] for row in metrics(root) if "loss" in row] for root in (through, plain)]
+    assert valid[0] == valid[1], "the same labels count"
+    validation = [[row["val_loss"] for row in metrics(root) if "val_loss" in row] for root in (through, plain)]
+    assert validation[0] and validation[0] != validation[1]
+    done = train(run, stopped, "--stop-at-step", 12)
+    assert done.rc == 2
+    assert "data.document-masks changed from 'true' to 'false'" in done.stderr
+    done = train(run, stopped, "--allow-change", "data.document-masks", "--stop-at-step", 12)
+    assert done.rc == 75, done.stderr
+    assert "begins at sample" not in done.stderr, "the order is the same with and without"
+
+
+def test_document_masks_take_yes_or_no(run, make_run):
+    root = masked_run(make_run, "a")
+    text = (root / "run.ini").read_text()
+    (root / "run.ini").write_text(text.replace("[data]\n", "[data]\ndocument-masks = perhaps\n"))
+    done = train(run, root, "--dry-run")
+    assert done.rc == 2 and "document-masks" in done.stderr and "perhaps" in done.stderr
+    (root / "run.ini").write_text(text.replace("[data]\n", "[data]\ndocument-masks = yes\n"))
+    done = train(run, root, "--dry-run")
+    assert done.rc == 0 and "document masks: " in done.stderr
+    done = train(run, root, "--reset-attention-mask")
+    assert done.rc == 2 and "document-masks" in done.stderr
+
+
+@pytest.mark.parametrize("packing", ["concat", "best-fit"])
+def test_document_masks_depend_on_no_layout(tools, run, make_run, packing):
+    common = (*MASKED, "--precision", "fp64", "--data.packing", packing, "--stop-at-step", 8)
+    one = masked_run(make_run, "one")
+    done = train(run, one, *common)
+    assert done.rc == 75, done.stderr
+    expected = losses(one)
+    val = [row["val_loss"] for row in metrics(one) if "val_loss" in row]
+    for number, layout in enumerate([("--tp", 2, "--sequence-parallel"), ("--pp", 2), ("--dp", 2, "--zero", 3),
+                                     ("--pp", 2, "--pp-schedule", "zb-h1", "--micro-batch", 1)]):
+        root = masked_run(make_run, f"layout{number}")
+        done = mpi(tools, 2, "train", "--config", root / "run.ini", *common, *layout)
+        assert done.rc == 75, done.stderr
+        assert losses(root) == pytest.approx(expected, rel=1e-10), layout
+        assert [row["val_loss"] for row in metrics(root) if "val_loss" in row] == pytest.approx(val, rel=1e-10), layout
+
+
+@pytest.mark.parametrize("layout", [("--pp", 4), ("--pp", 2, "--pp-schedule", "interleaved", "--virtual-stages", 2)])
+def test_stages_without_an_end_know_the_documents(tools, run, make_run, layout):
+    common = (*MASKED, "--precision", "fp64", "--micro-batch", 1, "--stop-at-step", 4)
+    seen = []
+    for name in ("one", "staged"):
+        root = masked_run(make_run, name)
+        model = json.loads((root / "model.json").read_text())
+        model["num_hidden_layers"] = 4
+        (root / "model.json").write_text(json.dumps(model))
+        if name == "one":
+            assert train(run, root, *common).rc == 75
+        else:
+            done = mpi(tools, layout[1], "train", "--config", root / "run.ini", *common, *layout)
+            assert done.rc == 75, done.stderr
+        seen.append(losses(root))
+    assert seen[1] == pytest.approx(seen[0], rel=1e-10)

@@ -1,12 +1,9 @@
 #include "nn/ops/attention.hpp"
 
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <tuple>
 
 #include "nn/cpu_allocator.hpp"
 #include "nn/kernels/convert_kernels.hpp"
@@ -15,7 +12,9 @@
 #include "nn/kernels/rope_kernels.hpp"
 #include "nn/kernels/row_kernels.hpp"
 #include "nn/ops/dispatch.hpp"
+#include "nn/ops/flash_attention.hpp"
 #include "nn/ops/linear.hpp"
+#include "nn/ops/token_positions.hpp"
 #include "nn/ops/token_shards.hpp"
 
 namespace plimsoll::nn
@@ -27,6 +26,8 @@ namespace
 struct Shape
 {
     std::int64_t batch, seq_len, tokens, heads, kv_heads, head_dim;
+    TokenPositions positions;  ///< each thread takes a copy
+    const std::vector<std::int64_t>* starts;
     std::int64_t qk_heads() const { return heads + kv_heads; }
     std::int64_t qk_columns() const { return qk_heads() * head_dim; }
     std::int64_t qkv_columns() const { return (heads + 2 * kv_heads) * head_dim; }
@@ -36,7 +37,8 @@ Shape shape_of(const OpContext& ctx, const AttentionParams& params)
 {
     EXPECT(params.kv_heads > 0 && params.heads % params.kv_heads == 0);
     EXPECT(params.rope == nullptr || params.rope->cos_SC.size(0) >= ctx.seq_len);
-    return {ctx.batch, ctx.seq_len, ctx.batch * ctx.seq_len, params.heads, params.kv_heads, params.head_dim};
+    return {ctx.batch, ctx.seq_len, ctx.batch * ctx.seq_len, params.heads, params.kv_heads, params.head_dim,
+            TokenPositions(ctx), ctx.document_starts};
 }
 
 /// Heads [first, first + heads) of a [N, columns] buffer as [B, heads, S, E], without a copy.
@@ -94,6 +96,7 @@ void prepare_query_key(const AttentionParams& params, const Shape& shape, const 
                           [&](std::int64_t first, std::int64_t last)
                           {
                               std::vector<Wide<T>> rstd(static_cast<std::size_t>(shape.qk_heads()));
+                              TokenPositions positions = shape.positions;
                               for (std::int64_t n = first; n < last; ++n)
                               {
                                   Out* row = prepared + n * qk_stride;
@@ -114,7 +117,7 @@ void prepare_query_key(const AttentionParams& params, const Shape& shape, const 
                                   }
                                   if (rope.cosine != nullptr)
                                   {
-                                      const std::int64_t offset = n % shape.seq_len * rope.half;
+                                      const std::int64_t offset = positions.at(n) * rope.half;
                                       kernels::rotate_heads(kernels::Rotation::forward, row, shape.head_dim, row,
                                                             shape.head_dim, shape.qk_heads(), rope.half,
                                                             rope.cosine + offset, rope.sine + offset);
@@ -183,6 +186,12 @@ void convert(const at::Tensor& from, const at::Tensor& to)
                              });
 }
 
+FlashHeads flash_heads(const Shape& shape, const FlashInputs& in)
+{
+    return {heads_BHSE(shape, in.qk, 0, shape.heads), heads_BHSE(shape, in.qk, shape.heads, shape.kv_heads),
+            heads_BHSE(shape, in.v, shape.qk_heads(), shape.kv_heads)};
+}
+
 struct FlashOutput
 {
     at::Tensor out_NA;
@@ -193,13 +202,10 @@ FlashOutput flash_forward(const AttentionParams& params, const Shape& shape, con
 {
     FlashOutput result;
     const FlashInputs in = flash_inputs(params, shape, qkv_NT);
-    at::Tensor out_BHSE;
-    std::tie(out_BHSE, result.lse_BHS) =
-        at::_scaled_dot_product_flash_attention_for_cpu(heads_BHSE(shape, in.qk, 0, shape.heads),
-                                                        heads_BHSE(shape, in.qk, shape.heads, shape.kv_heads),
-                                                        heads_BHSE(shape, in.v, shape.qk_heads(), shape.kv_heads), 0.0, true);
+    FlashForward made = flash_attention(flash_heads(shape, in), shape.starts);
+    result.lse_BHS = std::move(made.lse_BHS);
     name_tensor(result.lse_BHS, "lse", MemoryUse::activations);
-    at::Tensor out_NA = out_BHSE.transpose(1, 2).reshape({shape.tokens, shape.heads * shape.head_dim});
+    at::Tensor out_NA = std::move(made.out_BHSE).transpose(1, 2).reshape({shape.tokens, shape.heads * shape.head_dim});
     if (qkv_NT.scalar_type() != at::kBFloat16)
     {
         name_tensor(out_NA, "out", MemoryUse::activations);
@@ -235,18 +241,20 @@ void pack_gradients(const AttentionParams& params, const Shape& shape, const at:
     kernels::parallel_for(shape.tokens, rows_per_task(shape.qkv_columns()),
                           [&](std::int64_t first, std::int64_t last)
                           {
+                              TokenPositions positions = shape.positions;
                               for (std::int64_t n = first; n < last; ++n)
                               {
+                                  const std::int64_t position = positions.at(n);
                                   const std::int64_t b = n / shape.seq_len;
                                   const std::int64_t s = n % shape.seq_len;
                                   T* row = packed + n * shape.qkv_columns();
-                                  unrotate_heads(rope, s, source(dq, b, s), dq.stride(1), row, shape.heads,
+                                  unrotate_heads(rope, position, source(dq, b, s), dq.stride(1), row, shape.heads,
                                                  shape.head_dim);
                                   row += shape.heads * shape.head_dim;
-                                  unrotate_heads(rope, s, source(dk, b, s), dk.stride(1), row, shape.kv_heads,
+                                  unrotate_heads(rope, position, source(dk, b, s), dk.stride(1), row, shape.kv_heads,
                                                  shape.head_dim);
                                   row += shape.kv_heads * shape.head_dim;
-                                  unrotate_heads(RopeRows<Wide<T>>(), s, source(dv, b, s), dv.stride(1), row, shape.kv_heads,
+                                  unrotate_heads(RopeRows<Wide<T>>(), position, source(dv, b, s), dv.stride(1), row, shape.kv_heads,
                                                  shape.head_dim);
                               }
                           });
@@ -376,20 +384,15 @@ AttentionBackward attention_backward_input(const OpContext& ctx, const Attention
         name_tensor(dout_NA, "dout", MemoryUse::transient);
         const FlashInputs in = flash_inputs(params, shape, consumed.qkv_NT);
         const at::Tensor out_NA = flash_output(consumed.out_NA);
-        auto [dq, dk, dv] =
-            at::_scaled_dot_product_flash_attention_for_cpu_backward(heads_BHSE(shape, dout_NA, 0, shape.heads),
-                                                                     heads_BHSE(shape, in.qk, 0, shape.heads),
-                                                                     heads_BHSE(shape, in.qk, shape.heads, shape.kv_heads),
-                                                                     heads_BHSE(shape, in.v, shape.qk_heads(),
-                                                                                shape.kv_heads),
-                                                                     heads_BHSE(shape, out_NA, 0, shape.heads),
-                                                                     consumed.lse_BHS, 0.0, true);
-        name_tensor(dq, "dq", MemoryUse::transient);
-        name_tensor(dk, "dk", MemoryUse::transient);
-        name_tensor(dv, "dv", MemoryUse::transient);
-        const at::Tensor dq_BHSE = rows_contiguous(dq);
-        const at::Tensor dk_BHSE = rows_contiguous(dk);
-        const at::Tensor dv_BHSE = rows_contiguous(dv);
+        const FlashGradients made =
+            flash_attention_backward(heads_BHSE(shape, dout_NA, 0, shape.heads), flash_heads(shape, in),
+                                     {heads_BHSE(shape, out_NA, 0, shape.heads), consumed.lse_BHS}, shape.starts);
+        name_tensor(made.dq_BHSE, "dq", MemoryUse::transient);
+        name_tensor(made.dk_BKSE, "dk", MemoryUse::transient);
+        name_tensor(made.dv_BKSE, "dv", MemoryUse::transient);
+        const at::Tensor dq_BHSE = rows_contiguous(made.dq_BHSE);
+        const at::Tensor dk_BHSE = rows_contiguous(made.dk_BKSE);
+        const at::Tensor dv_BHSE = rows_contiguous(made.dv_BKSE);
         dispatch_real(dy_MD.scalar_type(), [&](auto zero)
                       { pack_gradients<decltype(zero)>(params, shape, dq_BHSE, dk_BHSE, dv_BHSE, pending.dqkv_NT); });
     }

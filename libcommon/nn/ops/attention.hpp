@@ -5,6 +5,8 @@
 /// Shapes: B batch and S sequence of the context, N = B*S tokens, D model, H query heads, K KV heads, E head dim,
 /// T = (H + 2K) E: rows of the fused weight, q heads first, then k, then v. f32, f64, and bf16 with the attention itself in fp32.
 ///
+/// With document masks a token attends to those of its own document, and RoPE counts positions from its beginning.
+///
 /// Over tp, H and K are this rank's heads: the fused projection is cut along its outputs, o_proj along its inputs; y and dx
 /// are summed over the group. x, y and their gradients are of the residual stream: M of the N tokens with sequence parallel
 /// (nn/ops/token_shards.hpp). Where ranks share KV heads or a head norm, their gradients stay partial sums.

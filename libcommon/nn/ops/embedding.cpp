@@ -9,6 +9,7 @@
 #include "nn/kernels/parallel.hpp"
 #include "nn/kernels/row_kernels.hpp"
 #include "nn/ops/dispatch.hpp"
+#include "nn/ops/token_positions.hpp"
 #include "nn/ops/token_shards.hpp"
 
 namespace plimsoll::nn
@@ -40,7 +41,7 @@ OwnTokens own_tokens(const OpContext& ctx)
 
 /// Rows of ids that are not here become zero (plus positions).
 template<class T>
-void look_up(const EmbeddingParams& params, const at::Tensor& ids_N, std::int64_t seq_len, const OwnTokens& own,
+void look_up(const EmbeddingParams& params, const at::Tensor& ids_N, const TokenPositions& all_positions, const OwnTokens& own,
              const at::Tensor& y_ND)
 {
     const std::int64_t num_rows = params.tokens_VD.size(0);
@@ -53,12 +54,13 @@ void look_up(const EmbeddingParams& params, const at::Tensor& ids_N, std::int64_
     kernels::parallel_for(y_ND.size(0), rows_per_task(dim),
                           [&](std::int64_t first, std::int64_t last)
                           {
+                              TokenPositions in_document = all_positions;
                               for (std::int64_t n = first; n < last; ++n)
                               {
                                   const std::int64_t local = ids[n] - first_row;
                                   const bool here = local >= 0 && local < num_rows;
                                   const bool adds = positions != nullptr && n >= own.first && n < own.last;
-                                  const T* position = adds ? positions + n % seq_len * dim : nullptr;
+                                  const T* position = adds ? positions + in_document.at(n) * dim : nullptr;
                                   const T* row = here ? tokens + local * dim : position;
                                   T* out = y + n * dim;
                                   if (here && position != nullptr) { kernels::add_vectors(row, position, out, dim); }
@@ -74,7 +76,7 @@ void look_up(const EmbeddingParams& params, const at::Tensor& ids_N, std::int64_
 /// Threads share the columns, not the rows: each adds all rows in token order, so that no two write to one element
 /// and the order of additions is always the same. Target rows outside the gradient belong to other ranks.
 template<class T, class TargetRow>
-void add_rows_in_order(const at::Tensor& dy_ND, const at::Tensor& gradient, const TargetRow& target_row)
+void add_rows_in_order(const at::Tensor& dy_ND, const at::Tensor& gradient, const TargetRow& target_of_all)
 {
     const std::int64_t num_rows = dy_ND.size(0);
     const std::int64_t dim = dy_ND.size(1);
@@ -85,6 +87,7 @@ void add_rows_in_order(const at::Tensor& dy_ND, const at::Tensor& gradient, cons
     kernels::parallel_for(dim, columns_per_task,
                           [&](std::int64_t first, std::int64_t last)
                           {
+                              TargetRow target_row = target_of_all;  // may remember where it was
                               for (std::int64_t n = 0; n < num_rows; ++n)
                               {
                                   const std::int64_t row = target_row(n);
@@ -112,7 +115,7 @@ EmbeddingForward embedding_forward(const OpContext& ctx, const EmbeddingParams& 
     at::Tensor rows_ND = at::empty({ids.numel(), params.tokens_VD.size(1)}, params.tokens_VD.options());
     dispatch_real(rows_ND.scalar_type(),
                   [&](auto zero)
-                  { look_up<decltype(zero)>(params, result.saved.ids_N, ctx.seq_len, own_tokens(ctx), rows_ND); });
+                  { look_up<decltype(zero)>(params, result.saved.ids_N, TokenPositions(ctx), own_tokens(ctx), rows_ND); });
     result.y_MD = sum_to_stream(ctx, std::move(rows_ND));
     name_tensor(result.y_MD, "y", MemoryUse::loss);
     return result;
@@ -131,7 +134,6 @@ void embedding_backward_weight(const OpContext& ctx, EmbeddingPending&& pending,
 {
     const EmbeddingPending consumed = std::move(pending);
     const std::int64_t* ids = elements<std::int64_t>(consumed.ids_N);
-    const std::int64_t seq_len = ctx.seq_len;
     EXPECT(consumed.ids_N.numel() == ctx.tokens() && consumed.dy_MD.size(0) == ctx.stream_tokens());
     dispatch_real(consumed.dy_MD.scalar_type(),
                   [&](auto zero)
@@ -147,8 +149,8 @@ void embedding_backward_weight(const OpContext& ctx, EmbeddingPending&& pending,
                       if (grads.positions_PD.defined())
                       {
                           add_rows_in_order<T>(consumed.dy_MD, grads.positions_PD,
-                                               [seq_len, first = ctx.first_token()](std::int64_t n)
-                                               { return (first + n) % seq_len; });
+                                               [positions = TokenPositions(ctx), first = ctx.first_token()](std::int64_t n) mutable
+                                               { return positions.at(first + n); });
                       }
                   });
 }

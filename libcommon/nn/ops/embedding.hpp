@@ -1,5 +1,6 @@
 #pragma once
-/// Token embedding, with learned positions when the model has them: x[b, s] = tokens[id[b, s]] + positions[s].
+/// Token embedding, with learned positions when the model has them: x[b, s] = tokens[id[b, s]] + positions[s]; with document masks
+/// s counts from the beginning of the token's document.
 ///
 /// Over tp the vocabulary is cut: a rank looks up the ids whose rows it holds, the other rows are zero, and the sum over the
 /// group is the result (each row is added to zeros alone: exact). With sequence parallel x is of this rank's tokens, and so is the gradient

@@ -1,0 +1,41 @@
+#pragma once
+/// ATen's causal flash attention over a batch: within sequences, or with document masks within documents (docs/adr/0025).
+///
+/// Shapes as in attention.hpp. A document is computed on views of its tokens alone, straight into its part of the results: no
+/// S x S mask, no work across documents, no memory beside that of the whole, and the bits of the document in a batch by itself.
+
+#include <vector>
+
+#include "nn/op_context.hpp"
+
+namespace plimsoll::nn
+{
+
+/// What the kernel reads, views of a [N, columns] buffer.
+struct FlashHeads
+{
+    at::Tensor q_BHSE;
+    at::Tensor k_BKSE;
+    at::Tensor v_BKSE;
+};
+
+struct FlashForward
+{
+    at::Tensor out_BHSE;
+    at::Tensor lse_BHS;
+};
+
+/// @pre `starts` is TokenBatch::document_starts of these B S tokens, or null
+FlashForward flash_attention(const FlashHeads& heads, const std::vector<std::int64_t>* starts);
+
+struct FlashGradients
+{
+    at::Tensor dq_BHSE;
+    at::Tensor dk_BKSE;
+    at::Tensor dv_BKSE;
+};
+
+FlashGradients flash_attention_backward(const at::Tensor& dout_BHSE, const FlashHeads& heads, const FlashForward& made,
+                                        const std::vector<std::int64_t>* starts);
+
+}  // namespace plimsoll::nn
