@@ -3,7 +3,7 @@
 //
 //     parity_probe CONFIG WEIGHTS BATCH OUT fp32|fp64
 //
-// BATCH holds i64 ids, labels [B, S] and u8 mask [B, S]; OUT gets one gradient per canonical tensor and f64 "loss_sum".
+// BATCH holds i64 ids, labels [B, S], u8 mask [B, S] and, with document masks, i64 document_starts; OUT gets one gradient per canonical tensor and f64 "loss_sum".
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
@@ -58,6 +58,7 @@ int run(const std::string& config, const std::string& weights, const std::string
     batch.labels = read_all<std::int64_t>(batch_reader, "labels");
     batch.mask = read_all<std::uint8_t>(batch_reader, "mask");
     for (const std::uint8_t m : batch.mask) { batch.num_valid += m; }
+    if (batch_reader.has("document_starts")) { batch.document_starts = read_all<std::int64_t>(batch_reader, "document_starts"); }
 
     Stream stream;
     const auto tp = make_self_communicator("tp");
@@ -66,6 +67,7 @@ int run(const std::string& config, const std::string& weights, const std::string
     ctx.tp = tp.get();
     ctx.batch = batch.num;
     ctx.seq_len = batch.seq_len;
+    ctx.document_starts = batch.document_starts.empty() ? nullptr : &batch.document_starts;
     Model model(spec, params, batch.seq_len, 0);
     TrainForward done = model.forward(ctx, token_tensors(batch), 1.0 / static_cast<double>(batch.num_valid));
     model.backward(ctx, std::move(done.state));

@@ -95,6 +95,27 @@ def canonical_gradients(model, family):
 
 @pytest.mark.parametrize("make", [gpt2, llama, llama_scaled, qwen2, qwen3])
 def test_loss_and_gradients_match_transformers(make, tmp_path):
+    compare(make, tmp_path)
+
+
+@pytest.mark.parametrize("make", [gpt2, llama])
+def test_document_masks_match_a_mask_and_positions_in_transformers(make, tmp_path):
+    compare(make, tmp_path, borders=[0, 9, 32, 33, 66, 70, 81, 99])
+
+
+def masks_of(borders, batch, length):
+    """Additive masks [B, 1, S, S] and positions [B, S] of documents that begin at `borders` of the flat batch."""
+    document = torch.zeros(batch * length, dtype=torch.long)
+    position = torch.zeros(batch * length, dtype=torch.long)
+    for number, (begin, end) in enumerate(zip(borders, borders[1:])):
+        document[begin:end] = number
+        position[begin:end] = torch.arange(end - begin)
+    document = document.view(batch, length)
+    seen = (document.unsqueeze(2) == document.unsqueeze(1)) & torch.ones(length, length).tril().bool()
+    return torch.where(seen, 0.0, torch.finfo(torch.float32).min).unsqueeze(1), position.view(batch, length)
+
+
+def compare(make, tmp_path, borders=None):
     torch.manual_seed(7)
     config, cls = make()
     config._attn_implementation = "eager"
@@ -107,7 +128,11 @@ def test_loss_and_gradients_match_transformers(make, tmp_path):
     labels = torch.randint(config.vocab_size, (batch, length))
     mask = (torch.rand(batch, length) < torch.tensor([[0.2], [0.6], [1.0]])).to(torch.uint8)
 
-    logits = model(input_ids=ids, use_cache=False).logits.double()
+    given, entries = {}, {"ids": ids, "labels": labels, "mask": mask}
+    if borders is not None:
+        given["attention_mask"], given["position_ids"] = masks_of(borders, batch, length)
+        entries["document_starts"] = torch.tensor(borders)
+    logits = model(input_ids=ids, use_cache=False, **given).logits.double()
     picked = torch.log_softmax(logits, -1).gather(-1, labels.unsqueeze(-1)).squeeze(-1)
     loss_sum = -(picked * mask).sum()
     (loss_sum / mask.sum()).backward()
@@ -117,7 +142,7 @@ def test_loss_and_gradients_match_transformers(make, tmp_path):
     save_file(state, weights, metadata={"format": "pt"})
     config_file = tmp_path / "config.json"
     config_file.write_text(json.dumps(config.to_dict()))
-    save_file({"ids": ids, "labels": labels, "mask": mask}, tmp_path / "batch.safetensors")
+    save_file(entries, tmp_path / "batch.safetensors")
     out = tmp_path / "out.safetensors"
     done = subprocess.run([PROBE, config_file, weights, tmp_path / "batch.safetensors", out, "fp32"],
                           capture_output=True, text=True, timeout=120)

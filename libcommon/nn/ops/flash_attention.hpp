@@ -30,9 +30,10 @@ FlashForward flash_attention(const FlashHeads& heads, const std::vector<std::int
 
 struct FlashGradients
 {
-    at::Tensor dq_BHSE;
-    at::Tensor dk_BKSE;
+    // Members end last to first: dq is freed first, as the plan has it.
     at::Tensor dv_BKSE;
+    at::Tensor dk_BKSE;
+    at::Tensor dq_BHSE;
 };
 
 FlashGradients flash_attention_backward(const at::Tensor& dout_BHSE, const FlashHeads& heads, const FlashForward& made,

@@ -72,8 +72,27 @@ inline void evaluate_batch(Model& model, ShardedParams& params, RankGroups& grou
     }
 }
 
+enum class Documents
+{
+    joined,
+    apart  ///< document masks, documents of 1 to 4 tokens
+};
+
+inline void read_samples(const StepInputs& inputs, Documents documents, std::int64_t first, std::int64_t num, TokenBatch& batch)
+{
+    synthetic_samples(inputs.model.vocab, inputs.policies.seq_len, first, num, batch);
+    if (documents == Documents::joined) { return; }
+    const std::int64_t length = inputs.policies.seq_len;
+    for (std::int64_t n = 0; n < num * length; ++n)
+    {
+        const std::int64_t in_sample = n % length;
+        if (in_sample == 0 || in_sample % 4 == 1 + (first + n / length) % 3) { batch.document_starts.push_back(n); }
+    }
+    batch.document_starts.push_back(num * length);
+}
+
 /// The second step of a run, recorded, and a batch of validation.
-inline Recorded record_rank(Communicator& world, const StepInputs& inputs)
+inline Recorded record_rank(Communicator& world, const StepInputs& inputs, Documents documents)
 {
     const c10::AutoGradMode no_autograd(false);
     at::set_num_threads(static_cast<int>(inputs.policies.threads));
@@ -97,9 +116,9 @@ inline Recorded record_rank(Communicator& world, const StepInputs& inputs)
     settings.schedule.total_steps = 10;
     settings.dropout.hidden = inputs.policies.hidden_dropout;
     settings.dropout.embedding = inputs.policies.hidden_dropout;
-    TrainStep step(model, params, groups, settings,
-                   [&](std::int64_t first, std::int64_t num, TokenBatch& batch)
-                   { test::synthetic_samples(inputs.model.vocab, inputs.policies.seq_len, first, num, batch); });
+    settings.document_masks = documents == Documents::apart;
+    TrainStep step(model, params, groups, settings, [&](std::int64_t first, std::int64_t num, TokenBatch& batch)
+                   { read_samples(inputs, documents, first, num, batch); });
     const auto run = [&](std::int64_t number)
     { step.run(number, (number - 1) * settings.global_batch, number, {[] { return false; }, 0.0}); };
     run(1);
@@ -129,7 +148,8 @@ inline Recorded record_rank(Communicator& world, const StepInputs& inputs)
     ctx.seq_len = inputs.policies.seq_len;
     ctx.cuts_tokens = inputs.layout.cuts_tokens(ctx.tokens());
     TokenBatch batch;
-    test::synthetic_samples(inputs.model.vocab, ctx.seq_len, 0, ctx.batch, batch);
+    read_samples(inputs, documents, 0, ctx.batch, batch);
+    ctx.document_starts = batch.document_starts.empty() ? nullptr : &batch.document_starts;
     {
         const ScopedRecording recording(recorder);
         evaluate_batch(model, params, groups, ctx, batch);
@@ -236,7 +256,7 @@ inline void check_sent(const StepInputs& inputs, const Recorded& recorded)
     for (const auto& [name, expected] : planned) { EXPECT_EQ(recorded.sent.count(name), 1U) << name; }
 }
 
-inline void check_layout(StepInputs inputs)
+inline void check_layout(StepInputs inputs, Documents documents = Documents::joined)
 {
     std::mutex mutex;  // expectations of one rank at a time
     run_ranks(inputs.layout.world(),
@@ -244,7 +264,7 @@ inline void check_layout(StepInputs inputs)
               {
                   StepInputs mine = inputs;
                   mine.coordinate = DeviceMesh(inputs.layout).coordinate(world.rank());
-                  const Recorded recorded = record_rank(world, mine);
+                  const Recorded recorded = record_rank(world, mine, documents);
                   const StepProgram program = make_step_program(mine);
                   const std::lock_guard<std::mutex> lock(mutex);
                   const ::testing::ScopedTrace trace(__FILE__, __LINE__, describe(mine.layout, world.rank()));

@@ -244,6 +244,36 @@ TEST(RecordedStep, DropoutIsAsPlanned)
     }
 }
 
+TEST(RecordedStep, DocumentMasksAreAsPlanned)
+{
+    struct Row
+    {
+        ModelSpec model;
+        std::int64_t dp, tp, pp;
+        int zero;
+        bool sequence_parallel;
+        Dtype dtype;
+    };
+    for (const Row& row : {Row{gpt2(), 1, 1, 1, 0, false, Dtype::f32}, Row{llama(4), 1, 2, 1, 0, true, Dtype::f64},
+                           Row{qwen3(), 1, 1, 2, 0, false, Dtype::f32}, Row{llama(2), 2, 1, 1, 3, false, Dtype::bf16},
+                           Row{qwen3(), 1, 2, 1, 0, true, Dtype::bf16}})
+    {
+        StepInputs inputs;
+        inputs.model = row.model;
+        inputs.layout.dp = row.dp;
+        inputs.layout.tp = row.tp;
+        inputs.layout.pp = row.pp;
+        inputs.layout.zero_stage = row.zero;
+        inputs.layout.sequence_parallel = row.sequence_parallel;
+        inputs.layout.micro_batch = 2;
+        inputs.layout.global_batch = 4 * row.dp;
+        inputs.policies.seq_len = seq_len;
+        inputs.policies.dtype = row.dtype;
+        inputs.policies.eval_micro_batch = 2;
+        check_layout(inputs, Documents::apart);
+    }
+}
+
 TEST(RecordedStep, SequenceParallelIsAsPlanned)
 {
     struct Row
