@@ -1,6 +1,8 @@
 #include "nn/ops/flash_attention.hpp"
 
+#ifdef PLIMSOLL_ATEN_CPU_VARIANTS
 #include <ATen/native/transformers/attention.h>
+#endif
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/empty.h>
@@ -27,6 +29,35 @@ at::Tensor one_sequence(const at::Tensor& heads_BHSE)
 void check_starts(const std::vector<std::int64_t>& starts, std::int64_t num_tokens)
 {
     EXPECT(starts.size() >= 2 && starts.front() == 0 && starts.back() == num_tokens);
+}
+
+/// The kernel on one document, views [1, num, heads, E] of results and [1, heads, num, E] of inputs.
+void document_forward(const at::Tensor& out, const at::Tensor& lse, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v)
+{
+#ifdef PLIMSOLL_ATEN_CPU_VARIANTS
+    at::native::flash_attention_kernel(at::kCPU, out, lse, q, k, v, 0.0, true, std::nullopt, std::nullopt);
+#else
+    const auto [made_out, made_lse] = at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, true);
+    out.copy_(made_out.transpose(1, 2));
+    lse.copy_(made_lse.transpose(1, 2));
+#endif
+}
+
+/// All views [1, num, heads, E]; the gradients are zeros.
+void document_backward(const FlashGradients& grads, const at::Tensor& dout, const FlashHeads& in, const FlashForward& made)
+{
+#ifdef PLIMSOLL_ATEN_CPU_VARIANTS
+    at::native::flash_attention_backward_kernel(at::kCPU, grads.dq_BHSE, grads.dk_BKSE, grads.dv_BKSE, dout, in.q_BHSE, in.k_BKSE,
+                                                in.v_BKSE, made.out_BHSE, made.lse_BHS, 0.0, true, std::nullopt, std::nullopt);
+#else
+    const auto heads_first = [](const at::Tensor& rows) { return rows.transpose(1, 2); };
+    const auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+        heads_first(dout), heads_first(in.q_BHSE), heads_first(in.k_BKSE), heads_first(in.v_BKSE), heads_first(made.out_BHSE),
+        heads_first(made.lse_BHS), 0.0, true);
+    grads.dq_BHSE.copy_(heads_first(dq));
+    grads.dk_BKSE.copy_(heads_first(dk));
+    grads.dv_BKSE.copy_(heads_first(dv));
+#endif
 }
 
 /// `compute` gets the first token and the number of each document.
@@ -57,9 +88,8 @@ FlashForward flash_attention(const FlashHeads& heads, const std::vector<std::int
     for_each_document(*starts,
                       [&](std::int64_t first, std::int64_t num)
                       {
-                          at::native::flash_attention_kernel(at::kCPU, out.narrow(1, first, num), lse.narrow(1, first, num),
-                                                             all_q.narrow(2, first, num), all_k.narrow(2, first, num),
-                                                             all_v.narrow(2, first, num), 0.0, true, std::nullopt, std::nullopt);
+                          document_forward(out.narrow(1, first, num), lse.narrow(1, first, num), all_q.narrow(2, first, num),
+                                           all_k.narrow(2, first, num), all_v.narrow(2, first, num));
                       });
     made.out_BHSE = out_BSHE.transpose(1, 2);
     made.lse_BHS = lse_BSH.transpose(1, 2);
@@ -92,9 +122,8 @@ FlashGradients flash_attention_backward(const at::Tensor& dout_BHSE, const Flash
                       [&](std::int64_t first, std::int64_t num)
                       {
                           const auto part = [&](const at::Tensor& all) { return all.narrow(1, first, num); };
-                          at::native::flash_attention_backward_kernel(at::kCPU, part(dq), part(dk), part(dv), part(dout),
-                                                                      part(all_q), part(all_k), part(all_v), part(out), part(lse),
-                                                                      0.0, true, std::nullopt, std::nullopt);
+                          document_backward({part(dv), part(dk), part(dq)}, part(dout), {part(all_q), part(all_k), part(all_v)},
+                                            {part(out), part(lse)});
                       });
     result.dq_BHSE = dq_BSHE.transpose(1, 2);
     result.dk_BKSE = dk_BSKE.transpose(1, 2);

@@ -2,7 +2,7 @@
 /// ATen's causal flash attention over a batch: within sequences, or with document masks within documents (docs/adr/0025).
 ///
 /// Shapes as in attention.hpp. A document is computed on views of its tokens alone, straight into its part of the results: no
-/// S x S mask, no work across documents, no memory beside that of the whole, and the bits of the document in a batch by itself.
+/// S x S mask, no work across documents, no memory beside that of the whole (on x86-64; else a copy of one document).
 
 #include <vector>
 
