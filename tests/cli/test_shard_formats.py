@@ -175,6 +175,7 @@ def test_a_wide_vocabulary_and_a_loss_mask(run, tmp_path):
     inspected = json.loads(run("shard", "inspect", "x/shard_00000.h5", "--json").stdout)
     assert (inspected["tokenizer"], inspected["vocab"], inspected["dtype"]) == ("unknown", 70001, "u32")
     assert (inspected["loss_mask"], inspected["masked_tokens"]) == (True, 4)
+    assert " n/a bytes/token " in run("shard", "inspect", "x/shard_00000.h5").stdout, "without a tokenizer its text is not known"
     for name in ("ds", "mds"):
         assert run("shard", "export", "x", "--to", name, "--out", name).rc == 0
     assert read_ds(tmp_path / "ds.ds", 4) == documents == read_mds(tmp_path / "mds")

@@ -63,6 +63,27 @@ def test_a_blend_shows_its_sources_and_goes_on_to_the_bit(run, blend):
     assert "data.digits.weight changed from '1' to '2'" in done.stderr
 
 
+def test_a_blend_goes_on_at_other_sizes_of_dp_across_an_epoch(tools, run, blend):
+    """Megatron-LM PR 725, torchtitan 811: a blend that went on with other ranks repeated or skipped data."""
+    common = ("--precision", "fp64", "--seq-len", 64, "--data.shuffle", "window:8",
+              "--data.digits.weight", 57, "--data.digits.max-epochs", 2, "--global-batch", 8, "--eval.every", "never", "--train.steps", 14)
+    through, stopped = blend("through"), blend("stopped")
+    done = train(run, through, *common)
+    assert done.rc == 0, done.stderr
+    row = next(line.split() for line in done.stderr.splitlines() if line.split()[:1] == ["digits"])
+    assert float(row[-1]) > 1.1, "one source goes through an epoch's end"
+    for ranks, step in ((1, 4), (2, 8), (4, None)):
+        stop = () if step is None else ("--stop-at-step", step)
+        done = mpi(tools, ranks, "train", "--config", stopped / "run.ini", *common, *stop)
+        assert done.rc == (0 if step is None else 75), done.stderr
+    expected, found = losses(through), losses(stopped)
+    assert len(found) == 14
+    # fp64; the ranks' sums come in another order.
+    assert found == pytest.approx(expected, rel=1e-11)
+    valid = [{row["step"]: row["valid_tokens"] for row in metrics(root) if "loss" in row} for root in (through, stopped)]
+    assert valid[0] == valid[1]
+
+
 def test_too_many_epochs_of_a_source_are_refused_with_numbers(run, blend):
     done = train(run, blend(), "--data.digits.max-epochs", "0.05")
     assert done.rc == 2

@@ -95,9 +95,13 @@ std::string inspect_file(const std::string& path, OutputKind kind)
     std::string text =
         fmt::format("{}   token shard, {}\n", path, format_storage(static_cast<double>(info.file_bytes)));
     text += fmt::format("tokenizer  {}\n", tokenizer_line(info.tokenizer, info.vocab, info.fingerprint));
-    text += fmt::format("tokens     {}   {}   {:.2f} bytes/token   crc32c {:08x}\n", format_grouped(info.num_tokens),
-                        dtype_name(info.dtype),
-                        static_cast<double>(info.text_bytes) / static_cast<double>(info.num_tokens), info.tokens_crc);
+    // Shards made of another tool's, without its tokenizer, do not know their text.
+    const std::string ratio =
+        info.text_bytes > 0
+            ? fmt::format("{:.2f}", static_cast<double>(info.text_bytes) / static_cast<double>(info.num_tokens))
+            : "n/a";
+    text += fmt::format("tokens     {}   {}   {} bytes/token   crc32c {:08x}\n", format_grouped(info.num_tokens),
+                        dtype_name(info.dtype), ratio, info.tokens_crc);
     text += fmt::format("documents  {}   tokens: shortest {}, median {}, longest {}\n",
                         format_grouped(info.num_documents), format_grouped(static_cast<std::int64_t>(spread.shortest)),
                         format_grouped(static_cast<std::int64_t>(spread.median)),
