@@ -6,10 +6,11 @@ of the `tokenizers` wheel, a character at a time. Grapheme breaks are Unicode 16
 """
 
 import sys
+from pathlib import Path
 
 import regex
 import unicodedata2 as ucd
-from make_unicode_tables import ALL, ranges, rows
+from make_unicode_tables import ALL, ranges, rows, write_or_check
 from tokenizers import normalizers, pre_tokenizers
 
 BREAKS = ["Other", "CR", "LF", "Control", "Extend", "ZWJ", "Regional_Indicator", "Prepend", "SpacingMark", "L", "V", "T", "LV", "LVT"]
@@ -87,17 +88,5 @@ constexpr std::int32_t hf_lower[] = {{
 """
 
 
-def main():
-    path = sys.argv[-1]
-    text = generate()
-    if "--check" in sys.argv[1:]:
-        with open(path, encoding="utf-8") as file:
-            if file.read() != text:
-                sys.exit(f"{path} is not what scripts/hf_character_tables.py writes. run it again")
-        return
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
-
-
 if __name__ == "__main__":
-    main()
+    write_or_check(generate(), Path(sys.argv[-1]))

@@ -83,6 +83,14 @@ namespace plimsoll::unicode_data
 TAIL = "\n}  // namespace plimsoll::unicode_data\n"
 
 
+def write_or_check(text, path):
+    """SCRIPT [--check]: writes the text, or ends where the file is another one."""
+    if "--check" not in sys.argv[1:]:
+        path.write_text(text, encoding="utf-8")
+    elif not path.exists() or path.read_text(encoding="utf-8") != text:
+        sys.exit(f"{path} is not what scripts/{Path(sys.argv[0]).name} writes. run it again")
+
+
 def main():
     han = {c for first, last in HAN_RANGES for c in range(first, last + 1)}
     values = {}
@@ -91,11 +99,7 @@ def main():
     classes = HEAD + f'const char* const version = "{ucd.unidata_version}";\n\n'
     classes += "// code point << 8 | properties, where they change\n"
     classes += array("properties", (hex(c << 8 | value) for c, value in ranges(values)))
-    path, text = FOLDER / "unicode_data.cpp", classes + TAIL
-    if "--check" not in sys.argv:
-        path.write_text(text)
-    elif not path.exists() or path.read_text() != text:
-        sys.exit(f"not what scripts/make_unicode_tables.py writes: {path.name}")
+    write_or_check(classes + TAIL, FOLDER / "unicode_data.cpp")
 
 
 if __name__ == "__main__":

@@ -7,9 +7,10 @@ so what remains is the 9.0 data. Layout: see the comment that is written into th
 """
 
 import sys
+from pathlib import Path
 
 import unicodedata2 as ucd
-from make_unicode_tables import rows
+from make_unicode_tables import rows, write_or_check
 
 # Characters added after Unicode 9.0 that decompose or have a combining class.
 NEWER = """07FD 0897-089F 08CA-08D3 09FE 0C3C 0D3B-0D3C 0EBA 1715 1ABF-1ACE 1DF6-1DFA 32FF A7F2-A7F4 A82C AB69 105C9 105E4
@@ -67,17 +68,5 @@ constexpr std::uint32_t normalize_classes[] = {{
 """
 
 
-def main():
-    path = sys.argv[-1]
-    text = generate()
-    if "--check" in sys.argv[1:]:
-        with open(path, encoding="utf-8") as file:
-            if file.read() != text:
-                sys.exit(f"{path} is not what scripts/normalize_tables.py writes. run it again")
-        return
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
-
-
 if __name__ == "__main__":
-    main()
+    write_or_check(generate(), Path(sys.argv[-1]))

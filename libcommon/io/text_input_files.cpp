@@ -9,6 +9,7 @@
 
 #include "base/cli.hpp"
 #include "base/error.hpp"
+#include "base/exit_as.hpp"
 #include "base/text_file.hpp"
 #include "io/file.hpp"
 #include "io/text_input.hpp"
@@ -90,18 +91,9 @@ Compression check_first_bytes(const File& file, TextFormat format)
     return compression;
 }
 
-/// A file that the user named and that cannot be opened is his to mend.
 File open_input(const std::string& path)
 {
-    try
-    {
-        return File(path, File::Mode::read);
-    }
-    catch (IoError& error)
-    {
-        error.set_exit_code(ExitCode::usage);
-        throw;
-    }
+    return exit_as<IoError>(ExitCode::usage, [&] { return File(path, File::Mode::read); });
 }
 
 InputFile input_file_of(const std::string& path, const struct stat& status, TextFormat format)

@@ -2,8 +2,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/exit_as.hpp"
 #include "base/units.hpp"
-#include "copy_shards.hpp"
 #include "documents.hpp"
 #include "io/dedup/dedup.hpp"
 #include "io/json_text.hpp"
@@ -102,7 +102,7 @@ Command dedup_command()
         if (state->force) { dedup.existing = CorpusOutput::Existing::replace; }
         StoppableProgress progress("dedup");
         const auto observer = [&](std::int64_t total, std::int64_t done) { progress.update(total, done); };
-        const DedupReport report = copying_shards([&] { return dedup_shards(dedup, observer); });
+        const DedupReport report = exit_as<FormatError>(ExitCode::fatal, [&] { return dedup_shards(dedup, observer); });
         progress.finish();
         const std::string text = dedup_text(report, *state);
         std::fwrite(text.data(), 1, text.size(), stdout);

@@ -4,8 +4,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/exit_as.hpp"
 #include "base/units.hpp"
-#include "copy_shards.hpp"
 #include "io/json_text.hpp"
 #include "io/token_formats/convert.hpp"
 #include "report.hpp"
@@ -141,12 +141,13 @@ Command export_command()
         state->to.directory = invocation.positionals[0];
         state->to.format = parse_token_format(state->format);
         if (state->drop_loss_mask) { state->to.loss_mask = ExportOptions::LossMask::drop; }
-        const auto sets = copying_shards(
-            [&]
-            {
-                return with_exchange_progress("export", [&](const ConvertObserver& observer)
-                                              { return export_shards(state->to, observer); });
-            });
+        const auto sets =
+            exit_as<FormatError>(ExitCode::fatal,
+                                 [&]
+                                 {
+                                     return with_exchange_progress("export", [&](const ConvertObserver& observer)
+                                                                   { return export_shards(state->to, observer); });
+                                 });
         print_exchange(exported_text(sets, *state));
         return ExitCode::done;
     };

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "base/exit_as.hpp"
 #include "base/progress.hpp"
 #include "base/units.hpp"
 #include "documents.hpp"
@@ -27,15 +28,7 @@ void check_named(const std::string& path)
 {
     VALIDATE(path_exists(path), UsageError, "cannot open '{}' (no such file or directory)", path);
     if (is_directory(path)) { return; }
-    try
-    {
-        const File readable(path, File::Mode::read);
-    }
-    catch (IoError& error)
-    {
-        error.set_exit_code(ExitCode::usage);
-        throw;
-    }
+    exit_as<IoError>(ExitCode::usage, [&] { const File readable(path, File::Mode::read); });
 }
 
 struct Spread

@@ -9,6 +9,7 @@
 
 #include "base/cores.hpp"
 #include "base/error.hpp"
+#include "base/exit_as.hpp"
 #include "base/log.hpp"
 #include "base/progress.hpp"
 #include "base/signals.hpp"
@@ -17,7 +18,6 @@
 #include "comm/launch.hpp"
 #include "comm/rank_activity.hpp"
 #include "comm_mpi/run_with_mpi.hpp"
-#include "copy_shards.hpp"
 #include "io/corpus_output.hpp"
 #include "io/file.hpp"
 #include "io/tokenizer/tokenizer.hpp"
@@ -233,7 +233,8 @@ ExitCode run_merge(const MergeRun& run)
         parts.insert(parts.end(), found.begin(), found.end());
     }
     const auto existing = run.force ? CorpusOptions::Existing::replace : CorpusOptions::Existing::refuse;
-    const CorpusReport report = copying_shards([&] { return merge_parts(parts, run.out, existing); });
+    const CorpusReport report =
+        exit_as<FormatError>(ExitCode::fatal, [&] { return merge_parts(parts, run.out, existing); });
     print_report(run.json ? corpus_report_json(report, run.out, CorpusOptions::Mode::write)
                           : corpus_report_text(report, run.out, CorpusOptions::Mode::write));
     return ExitCode::done;

@@ -3,8 +3,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/exit_as.hpp"
 #include "base/units.hpp"
-#include "copy_shards.hpp"
 #include "documents.hpp"
 #include "io/json_text.hpp"
 #include "io/shard_split.hpp"
@@ -117,7 +117,8 @@ Command split_command()
         if (state->force) { state->split.existing = CorpusOutput::Existing::replace; }
         StoppableProgress progress("split");
         const auto observer = [&](std::int64_t total, std::int64_t done) { progress.update(total, done); };
-        const auto reports = copying_shards([&] { return split_shards(state->split, observer); });
+        const auto reports =
+            exit_as<FormatError>(ExitCode::fatal, [&] { return split_shards(state->split, observer); });
         progress.finish();
         const std::string text = split_text(reports, state->json);
         std::fwrite(text.data(), 1, text.size(), stdout);

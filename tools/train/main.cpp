@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/cores.hpp"
+#include "base/exit_as.hpp"
 #include "base/output_folder.hpp"
 #include "base/run_tool.hpp"
 #include "base/text_file.hpp"
@@ -342,15 +343,7 @@ ExitCode train(const nn::TrainSetup& setup, const nn::RankResources& rank, const
 template<class Body>
 ExitCode with_fatal_format_errors(const Body& body)
 {
-    try
-    {
-        return body();
-    }
-    catch (FormatError& error)
-    {
-        error.set_exit_code(ExitCode::fatal);
-        throw;
-    }
+    return exit_as<FormatError>(ExitCode::fatal, body);
 }
 
 ExitCode run(const Options& options, const Invocation& invocation)

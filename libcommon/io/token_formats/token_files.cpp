@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/exit_as.hpp"
 #include "base/units.hpp"
 #include "io/file.hpp"
 #include "io/token_formats/datatrove.hpp"
@@ -115,21 +116,6 @@ void read_llmc(const std::vector<std::string>& paths, const std::function<void(s
     }
 }
 
-/// A file that the user named and that cannot be opened is his to mend.
-template<class Body>
-auto opening_named(const Body& body)
-{
-    try
-    {
-        return body();
-    }
-    catch (IoError& error)
-    {
-        error.set_exit_code(ExitCode::usage);
-        throw;
-    }
-}
-
 std::unique_ptr<DocumentReader> open_all(TokenFormat format, const std::vector<std::string>& all,
                                          const TokenReadOptions& options)
 {
@@ -205,7 +191,7 @@ std::unique_ptr<DocumentReader> open_token_files(TokenFormat format, const std::
     {
         for (std::string& found : token_paths(format, path)) { all.push_back(std::move(found)); }
     }
-    return opening_named([&] { return open_all(format, all, options); });
+    return exit_as<IoError>(ExitCode::usage, [&] { return open_all(format, all, options); });
 }
 
 namespace
@@ -245,7 +231,7 @@ TokenFilesInfo describe_files(TokenFormat format, const std::string& path)
 
 TokenFilesInfo token_files_info(TokenFormat format, const std::string& path)
 {
-    return opening_named([&] { return describe_files(format, path); });
+    return exit_as<IoError>(ExitCode::usage, [&] { return describe_files(format, path); });
 }
 
 TokenFilesInfo verify_token_files(TokenFormat format, const std::string& path,

@@ -75,7 +75,8 @@ inline void evaluate_batch(Model& model, ShardedParams& params, RankGroups& grou
 enum class Documents
 {
     joined,
-    apart  ///< document masks, documents of 1 to 4 tokens
+    whole,  ///< document masks, each sequence is a document
+    apart   ///< document masks, documents of 1 to 4 tokens
 };
 
 inline void read_samples(const StepInputs& inputs, Documents documents, std::int64_t first, std::int64_t num, TokenBatch& batch)
@@ -86,7 +87,8 @@ inline void read_samples(const StepInputs& inputs, Documents documents, std::int
     for (std::int64_t n = 0; n < num * length; ++n)
     {
         const std::int64_t in_sample = n % length;
-        if (in_sample == 0 || in_sample % 4 == 1 + (first + n / length) % 3) { batch.document_starts.push_back(n); }
+        const bool cuts = documents == Documents::apart && in_sample % 4 == 1 + (first + n / length) % 3;
+        if (in_sample == 0 || cuts) { batch.document_starts.push_back(n); }
     }
     batch.document_starts.push_back(num * length);
 }
@@ -116,7 +118,7 @@ inline Recorded record_rank(Communicator& world, const StepInputs& inputs, Docum
     settings.schedule.total_steps = 10;
     settings.dropout.hidden = inputs.policies.hidden_dropout;
     settings.dropout.embedding = inputs.policies.hidden_dropout;
-    settings.document_masks = documents == Documents::apart;
+    settings.document_masks = documents != Documents::joined;
     TrainStep step(model, params, groups, settings, [&](std::int64_t first, std::int64_t num, TokenBatch& batch)
                    { read_samples(inputs, documents, first, num, batch); });
     const auto run = [&](std::int64_t number)

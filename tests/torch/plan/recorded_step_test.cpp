@@ -271,6 +271,7 @@ TEST(RecordedStep, DocumentMasksAreAsPlanned)
         inputs.policies.dtype = row.dtype;
         inputs.policies.eval_micro_batch = 2;
         check_layout(inputs, Documents::apart);
+        check_layout(inputs, Documents::whole);
     }
 }
 
