@@ -40,9 +40,15 @@ def test_a_layout_has_the_losses_of_reference(tools, make_run, reference, ranks,
     close(losses(root), losses(reference))
     close(val_losses(root), val_losses(reference))
     assert status(root)["state"] == "done"
-    for row in (row for row in metrics(root) if "loss" in row):
-        assert sum(row["time_split"].values()) == pytest.approx(row["seconds"])
-        assert all(value >= 0 for value in row["time_split"].values())
+    rows = [row for row in metrics(root) if "loss" in row]
+    assert (sum(row["time_split"]["bubble"] for row in rows) > 0) == ("--pp" in layout), "waits for neighbours of the pipeline"
+    for row in rows:
+        split, waits = row["time_split"], {name: group["waited_seconds"] for name, group in row["communication"].items()}
+        assert list(split) == ["compute", "communication", "bubble", "data_wait"]
+        assert sum(split.values()) == pytest.approx(row["seconds"])
+        assert all(value >= 0 for value in split.values())
+        assert split["bubble"] == pytest.approx(waits.pop("pp", 0))
+        assert split["communication"] == pytest.approx(sum(waits.values()))
         assert row["communication"]["world"]["calls"] == 1, "what all agree on"
         assert {name for name, group in row["communication"].items() if group["sent_bytes"] > 0} >= {"world"}
 
